@@ -17,6 +17,7 @@ mod crash;
 mod damage;
 mod kill;
 mod memory;
+mod model;
 mod report;
 #[path = "../../crates/repo/tests/support/mod.rs"]
 mod support;
@@ -66,6 +67,7 @@ fn main() -> Result<(), String> {
         "damage" => damage::run(&flags),
         "kill" => kill::run(&flags),
         "memory" => memory::run(&flags),
+        "model" => model::run(&flags),
         _ => return Err(USAGE.to_owned()),
     }
     Ok(())

@@ -42,6 +42,22 @@ impl FileId {
         FileId(random())
     }
 
+    /// Returns the id of a file that has a number: its last 8 bytes, big-endian, after zeros.
+    ///
+    /// ```
+    /// # use ibid_format::FileId;
+    /// assert_eq!(FileId::numbered(0x2a).to_string(), "0000000000000000000000000000002a");
+    /// assert_eq!(FileId::numbered(0x2a).number(), Some(0x2a));
+    /// ```
+    pub fn numbered(number: u64) -> FileId {
+        FileId(u128::from(number).to_be_bytes())
+    }
+
+    /// Returns the number that [`numbered`](FileId::numbered) made the id from, if it did.
+    pub fn number(self) -> Option<u64> {
+        u64::try_from(u128::from_be_bytes(self.0)).ok()
+    }
+
     /// Returns the id that `text` spells in exactly 32 lower-case hexadecimal digits, or `None`.
     pub fn parse(text: &str) -> Option<FileId> {
         parse_hex(text).map(FileId)

@@ -75,6 +75,8 @@ struct Inner {
     index: [u8; 32],
     snapshot: [u8; 32],
     sketches: [u8; 32],
+    session: [u8; 32],
+    prune_log: [u8; 32],
     records: [u8; 32],
     run: [u8; 32],
 }
@@ -117,6 +119,8 @@ impl Drop for Inner {
             &mut self.index,
             &mut self.snapshot,
             &mut self.sketches,
+            &mut self.session,
+            &mut self.prune_log,
             &mut self.records,
             &mut self.run,
         ] {
@@ -159,6 +163,8 @@ impl Keys {
             index: derive("ibid v1 seal index"),
             snapshot: derive("ibid v1 seal snapshot"),
             sketches: derive("ibid v1 seal sketches"),
+            session: derive("ibid v1 seal session"),
+            prune_log: derive("ibid v1 seal prune log"),
             records: derive("ibid v1 seal records"),
             run: derive("ibid v1 seal run"),
         }))
@@ -270,6 +276,8 @@ impl Keys {
             FileKind::Index => &self.0.index,
             FileKind::Snapshot => &self.0.snapshot,
             FileKind::Sketches => &self.0.sketches,
+            FileKind::Session => &self.0.session,
+            FileKind::PruneLog => &self.0.prune_log,
             FileKind::Records => &self.0.records,
             FileKind::Run | FileKind::SketchRun | FileKind::Complete => &self.0.run,
         }

@@ -50,14 +50,17 @@ mod keys;
 mod magic;
 pub mod pack;
 pub mod padme;
+pub mod prune_log;
 pub mod record;
 mod rice;
 pub mod run;
 mod seal;
+pub mod session;
 pub mod sketches;
 pub mod slot;
 pub mod snapshot;
 pub mod tree;
+mod values;
 pub mod wire;
 
 pub use error::{Error, NameFault};

@@ -24,6 +24,10 @@ pub enum FileKind {
     Snapshot,
     /// `sketches/<id>`
     Sketches,
+    /// `sessions/<id>`
+    Session,
+    /// `prune/<number>`
+    PruneLog,
     /// Tables of a store of records.
     Records,
     /// A run of the local cache.
@@ -44,6 +48,8 @@ impl FileKind {
             FileKind::Index => *b"idx",
             FileKind::Snapshot => *b"snp",
             FileKind::Sketches => *b"skt",
+            FileKind::Session => *b"ses",
+            FileKind::PruneLog => *b"prn",
             FileKind::Records => *b"rec",
             FileKind::Run => *b"run",
             FileKind::SketchRun => *b"skr",
@@ -89,6 +95,8 @@ impl fmt::Display for FileKind {
             FileKind::Index => "an index",
             FileKind::Snapshot => "a snapshot",
             FileKind::Sketches => "sketches",
+            FileKind::Session => "a session",
+            FileKind::PruneLog => "an entry of the prune log",
             FileKind::Records => "records",
             FileKind::Run => "a run",
             FileKind::SketchRun => "a run of sketches",

@@ -48,6 +48,10 @@ pub enum SealKind {
     Value = 9,
     /// A page, a block or the trailer of a run of the local cache.
     Run = 10,
+    /// A session.
+    Session = 11,
+    /// An entry of the prune log.
+    PruneLog = 12,
 }
 
 impl SealKind {
@@ -62,6 +66,8 @@ impl SealKind {
             SealKind::Sketches => FileKind::Sketches,
             SealKind::Value => FileKind::Records,
             SealKind::Run => FileKind::Run,
+            SealKind::Session => FileKind::Session,
+            SealKind::PruneLog => FileKind::PruneLog,
         }
     }
 }
@@ -79,6 +85,8 @@ impl fmt::Display for SealKind {
             SealKind::Sketches => "the sketches",
             SealKind::Value => "the value",
             SealKind::Run => "the page",
+            SealKind::Session => "the session",
+            SealKind::PruneLog => "the entry of the prune log",
         })
     }
 }

@@ -1,13 +1,13 @@
-//! `snapshots/<id>`: one backup.
+//! `snapshots/<id>`: one backup, or a void file that ends the session of the same name.
 
 use std::ops::AddAssign;
 
 use crate::content::Content;
-use crate::error::{equal, in_range};
-use crate::magic::MAGIC;
+use crate::error::in_range;
 use crate::tree::Time;
+use crate::values::ValuesFile;
 use crate::wire::{self, Reader};
-use crate::{Error, FileId, FileKind, Keys, SEAL_OVERHEAD, SealKind, padme};
+use crate::{Error, FileId, Keys, SealKind};
 
 /// Largest snapshot file, bytes.
 pub const LIMIT: u64 = 64 << 20;
@@ -17,16 +17,26 @@ pub const STRING_BYTES_MAX: usize = 64 << 10;
 /// Most paths, tags, users or groups.
 pub const LIST_MAX: usize = 1 << 20;
 
-/// A length in front of the values, so that padding can follow them.
-const LENGTH: usize = 4;
-/// Length of a snapshot file without values and padding, bytes.
-const FIXED: usize = MAGIC + SEAL_OVERHEAD + LENGTH;
+/// The kind of a file that holds a snapshot, and of one that is void.
+const SNAPSHOT: u8 = 0;
+const VOID: u8 = 1;
+const FILE: ValuesFile = ValuesFile {
+    kind: SealKind::Snapshot,
+    limit: LIMIT,
+    file: "snapshot file",
+    values: "snapshot",
+    padding: "snapshot padding",
+};
 
 /// One backup: its time, host, user and paths, and the root of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// When the backup began, or the time that the user set.
     pub time: Time,
+    /// Its place in the order of snapshots, which does not depend on clocks: snapshots are ordered by this
+    /// number, those of one number by their time, then by their id. A backup takes a larger number than any
+    /// that it finds.
+    pub sequence: u64,
     /// How long it took, milliseconds.
     pub duration_ms: u64,
     /// The machine.
@@ -41,6 +51,8 @@ pub struct Snapshot {
     pub tags: Vec<String>,
     /// The snapshot that unchanged files were compared with.
     pub parent: Option<FileId>,
+    /// The snapshot that this one was made from, by changing tags, leaving out files or copying, if it was.
+    pub original: Option<FileId>,
     /// The content of the listing of `/`.
     pub root: Content,
     /// Names of users, strictly ascending by number.
@@ -139,50 +151,43 @@ impl Snapshot {
     /// or groups out of order.
     pub fn encode(&self, keys: &Keys, id: FileId) -> Result<Vec<u8>, Error> {
         self.check()?;
-        let mut plaintext = vec![0; LENGTH];
-        self.put(&mut plaintext);
-        let length = plaintext.len() - LENGTH;
-        let size = padme::padded((FIXED + length) as u64);
-        in_range("snapshot file", size, 0, LIMIT)?;
-        plaintext[..LENGTH].copy_from_slice(&(length as u32).to_le_bytes());
-        plaintext.resize(size as usize - MAGIC - SEAL_OVERHEAD, 0);
-        let mut out = FileKind::Snapshot.magic().to_vec();
-        keys.seal(SealKind::Snapshot, id, MAGIC as u64, &plaintext, &mut out);
-        Ok(out)
+        let mut values = vec![SNAPSHOT];
+        self.put(&mut values);
+        FILE.seal(keys, id, &values)
     }
 
-    /// Reads the file named `id`.
+    /// Reads the file named `id`. Returns `None` if it is [void](encode_void).
     ///
     /// # Errors
     ///
     /// If it is not a snapshot, has another version, its seal does not open, or its content breaks
     /// a rule of the format.
-    pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Snapshot, Error> {
-        FileKind::Snapshot.check(bytes)?;
-        in_range("snapshot file", bytes.len() as u64, 0, LIMIT)?;
-        Snapshot::decode(keys.open(SealKind::Snapshot, id, MAGIC as u64, &mut bytes[MAGIC..])?)
+    pub fn open(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Option<Snapshot>, Error> {
+        Snapshot::decode(FILE.open(keys, id, bytes)?)
     }
 
     /// Reads the plaintext of the seal.
     #[doc(hidden)]
-    pub fn decode(plaintext: &[u8]) -> Result<Snapshot, Error> {
-        let mut padded = Reader::new(plaintext);
-        let length = padded.u32("snapshot length")?;
-        let mut reader = Reader::new(padded.take("snapshot", length as usize)?);
-        padded.zeros("snapshot padding")?;
-        equal(
-            "snapshot file",
-            padme::padded(FIXED as u64 + u64::from(length)),
-            (plaintext.len() + FIXED - LENGTH) as u64,
-        )?;
-        let snapshot = Snapshot::read(&mut reader)?;
+    pub fn decode(plaintext: &[u8]) -> Result<Option<Snapshot>, Error> {
+        let mut reader = Reader::new(FILE.values(plaintext)?);
+        let snapshot = match reader.u8("kind of snapshot")? {
+            SNAPSHOT => Some(Snapshot::read(&mut reader)?),
+            VOID => None,
+            other => {
+                return Err(Error::Unknown {
+                    field: "kind of snapshot",
+                    found: other.into(),
+                });
+            }
+        };
         reader.finish("snapshot")?;
-        snapshot.check()?;
+        snapshot.as_ref().map_or(Ok(()), Snapshot::check)?;
         Ok(snapshot)
     }
 
     fn put(&self, out: &mut Vec<u8>) {
         self.time.put(out);
+        wire::put_varint(out, self.sequence);
         wire::put_varint(out, self.duration_ms);
         for text in [&self.host, &self.user, &self.program] {
             wire::put_bytes(out, text.as_bytes());
@@ -191,9 +196,11 @@ impl Snapshot {
         self.paths.iter().for_each(|path| wire::put_bytes(out, path));
         wire::put_varint(out, self.tags.len() as u64);
         self.tags.iter().for_each(|tag| wire::put_bytes(out, tag.as_bytes()));
-        out.push(self.parent.is_some().into());
-        if let Some(parent) = self.parent {
-            out.extend_from_slice(&parent.0);
+        for other in [self.parent, self.original] {
+            out.push(other.is_some().into());
+            if let Some(id) = other {
+                out.extend_from_slice(&id.0);
+            }
         }
         self.root.encode(out);
         for names in [&self.users, &self.groups] {
@@ -212,6 +219,7 @@ impl Snapshot {
     fn read(reader: &mut Reader<'_>) -> Result<Snapshot, Error> {
         Ok(Snapshot {
             time: Time::read(reader)?,
+            sequence: reader.varint("sequence")?,
             duration_ms: reader.varint("duration")?,
             host: reader.text("host", STRING_BYTES_MAX)?.to_owned(),
             user: reader.text("user", STRING_BYTES_MAX)?.to_owned(),
@@ -222,16 +230,8 @@ impl Snapshot {
             tags: read_list(reader, "tags", 1, |reader| {
                 Ok(reader.text("tag", STRING_BYTES_MAX)?.to_owned())
             })?,
-            parent: match reader.u8("parent")? {
-                0 => None,
-                1 => Some(FileId(reader.array("parent")?)),
-                other => {
-                    return Err(Error::Unknown {
-                        field: "parent",
-                        found: other.into(),
-                    });
-                }
-            },
+            parent: read_other(reader, "parent")?,
+            original: read_other(reader, "original")?,
             root: Content::decode(reader)?,
             users: read_list(reader, "users", 2, read_name)?,
             groups: read_list(reader, "groups", 2, read_name)?,
@@ -257,6 +257,37 @@ impl Snapshot {
         ascending("users", &self.users, |(number, _)| number)?;
         ascending("groups", &self.groups, |(number, _)| number)?;
         self.root.check()
+    }
+}
+
+/// Returns the file `snapshots/<id>` that ends the session `id` without a snapshot: once it is there, no
+/// backup can put a snapshot of that name.
+///
+/// ```
+/// use ibid_format::snapshot::{self, Snapshot};
+/// use ibid_format::{FileId, Keys, MasterKey};
+///
+/// let (keys, id) = (Keys::encrypted(FileId::random(), &MasterKey::random()), FileId::random());
+/// let mut file = snapshot::encode_void(&keys, id)?;
+/// assert_eq!(Snapshot::open(&keys, id, &mut file)?, None);
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// None today; as [`Snapshot::encode`].
+pub fn encode_void(keys: &Keys, id: FileId) -> Result<Vec<u8>, Error> {
+    FILE.seal(keys, id, &[VOID])
+}
+
+fn read_other(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<FileId>, Error> {
+    match reader.u8(field)? {
+        0 => Ok(None),
+        1 => Ok(Some(FileId(reader.array(field)?))),
+        other => Err(Error::Unknown {
+            field,
+            found: other.into(),
+        }),
     }
 }
 

@@ -12,6 +12,8 @@ use common::*;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, BODY_BYTES_MAX, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
+use ibid_format::prune_log::Entry;
+use ibid_format::session::Session;
 use ibid_format::sketches::Sketches;
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
@@ -96,6 +98,8 @@ fn assert_all_bounded(bytes: &[u8]) {
     assert_bounded("content", bytes, |bytes| drop(Content::decode(&mut Reader::new(bytes))));
     assert_bounded("entry", bytes, |bytes| drop(TreeEntry::decode_prefix(bytes)));
     assert_bounded("snapshot", bytes, |bytes| drop(Snapshot::decode(bytes)));
+    assert_bounded("session", bytes, |bytes| drop(Session::decode(bytes)));
+    assert_bounded("log entry", bytes, |bytes| drop(Entry::decode(bytes)));
     assert_bounded("sketches", bytes, |bytes| drop(Sketches::decode(bytes)));
     assert_bounded("directory", bytes, |bytes| drop(pack::decode_directory(bytes)));
     let header = sealed(SealKind::Index, b"ibididx\x01");

@@ -1,6 +1,8 @@
 //! Limits that the documents of the format name are those of the code.
 
-use ibid_format::{SEAL_OVERHEAD, config, content, frame, index, pack, record, sketches, slot, snapshot, tree};
+use ibid_format::{
+    SEAL_OVERHEAD, config, content, frame, index, pack, prune_log, record, session, sketches, slot, snapshot, tree,
+};
 
 /// Whether a document says `sentence`, whatever its line breaks.
 #[track_caller]
@@ -69,6 +71,12 @@ fn limits_of_a_repository() {
     ));
     says(format!("features (u8, ≤ {})", sketches::FEATURES_MAX));
     says(format!("Limits: file ≤ {} MiB.", sketches::LIMIT / MIB));
+    says(format!("Limits: file ≤ {} MiB.", prune_log::LIMIT / MIB));
+    says(format!(
+        "Limits: file ≤ {} MiB; strings ≤ {} KiB; paths ≤ 2²⁰",
+        session::LIMIT / MIB,
+        session::STRING_BYTES_MAX as u64 / KIB
+    ));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use common::*;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
+use ibid_format::prune_log::Entry;
+use ibid_format::session::Session;
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::TreeEntry;
@@ -27,6 +29,10 @@ fn decode_all(keys: &Keys, bytes: &[u8]) {
     let _ = Content::decode(&mut Reader::new(bytes));
     let _ = TreeEntry::decode_prefix(bytes);
     let _ = Snapshot::decode(bytes);
+    let _ = Session::decode(bytes);
+    let _ = Session::open(keys, FILE, &mut bytes.to_vec());
+    let _ = Entry::decode(bytes);
+    let _ = Entry::open(keys, 1, &mut bytes.to_vec());
     let _ = Snapshot::open(keys, FILE, &mut bytes.to_vec());
     let _ = pack::decode_directory(bytes);
     let _ = pack::open_trailer(keys, FILE, bytes.len() as u64, &mut bytes.to_vec());
@@ -211,8 +217,21 @@ proptest! {
         let [_, keys] = both_keys();
         let bytes = snapshot.encode(&keys, FILE)?;
         let plaintext = bytes[8..bytes.len() - 40].to_vec();
-        if let Ok(snapshot) = Snapshot::decode(&apply(changes, plaintext)) {
+        if let Ok(Some(snapshot)) = Snapshot::decode(&apply(changes, plaintext)) {
             prop_assert!(snapshot.encode(&keys, FILE).is_ok());
+        }
+    }
+
+    #[test]
+    fn mutated_log_entries_and_sessions(entry in log_entry(), session in session(), changes in changes()) {
+        let [_, keys] = both_keys();
+        let bytes = entry.encode(&keys, 1)?;
+        if let Ok(entry) = Entry::decode(&apply(changes.clone(), bytes[8..bytes.len() - 40].to_vec())) {
+            prop_assert!(entry.encode(&keys, 1).is_ok());
+        }
+        let bytes = session.encode(&keys, FILE)?;
+        if let Ok(session) = Session::decode(&apply(changes, bytes[8..bytes.len() - 40].to_vec())) {
+            prop_assert!(session.encode(&keys, FILE).is_ok());
         }
     }
 
@@ -241,7 +260,7 @@ proptest! {
         value in prop_oneof![any::<u8>(), 0..4u8],
     ) {
         let [_, keys] = both_keys();
-        let good = index::encode(&keys, FILE, &packs)?;
+        let good = index::encode(&keys, FILE, 0, &packs)?;
         let bad = reseal_index(&keys, good, position, value);
         if let Ok(index) = Index::open(&keys, FILE, bad) {
             // A validated index can be used everywhere without a panic.

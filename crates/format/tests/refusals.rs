@@ -391,6 +391,8 @@ fn magic_of_other_kinds_and_versions() {
         FileKind::Pack,
         FileKind::Index,
         FileKind::Snapshot,
+        FileKind::Session,
+        FileKind::PruneLog,
     ];
     for kind in kinds {
         for other in kinds {
@@ -524,6 +526,7 @@ fn costs_and_notes_beyond_the_rules() {
 fn plain_snapshot() -> Snapshot {
     Snapshot {
         time: Time::default(),
+        sequence: 0,
         duration_ms: 0,
         host: String::new(),
         user: String::new(),
@@ -531,6 +534,7 @@ fn plain_snapshot() -> Snapshot {
         paths: Vec::new(),
         tags: Vec::new(),
         parent: None,
+        original: None,
         root: Content::empty(),
         users: Vec::new(),
         groups: Vec::new(),

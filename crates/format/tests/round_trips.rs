@@ -11,6 +11,8 @@ use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, FrameDecoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
 use ibid_format::pack::{self, FrameSummary, PackKind, PackSummary, TRAILER};
+use ibid_format::prune_log::Entry;
+use ibid_format::session::Session;
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::TreeEntry;
@@ -217,11 +219,27 @@ proptest! {
     }
 
     #[test]
+    fn log_entries(entry in log_entry(), number in any::<u64>()) {
+        for keys in both_keys() {
+            let mut bytes = entry.encode(&keys, number)?;
+            prop_assert_eq!(&Entry::open(&keys, number, &mut bytes)?, &entry);
+        }
+    }
+
+    #[test]
+    fn sessions(session in session()) {
+        for keys in both_keys() {
+            let mut bytes = session.encode(&keys, FILE)?;
+            prop_assert_eq!(&Session::open(&keys, FILE, &mut bytes)?, &session);
+        }
+    }
+
+    #[test]
     fn snapshots(snapshot in snapshot()) {
         for keys in both_keys() {
             let mut bytes = snapshot.encode(&keys, FILE)?;
             prop_assert_eq!(padme::padded(bytes.len() as u64), bytes.len() as u64);
-            prop_assert_eq!(&Snapshot::open(&keys, FILE, &mut bytes)?, &snapshot);
+            prop_assert_eq!(&Snapshot::open(&keys, FILE, &mut bytes)?, &Some(snapshot.clone()));
         }
     }
 
@@ -237,7 +255,7 @@ proptest! {
     #[test]
     fn indexes(packs in vec(summary(), 0..5)) {
         for keys in both_keys() {
-            let bytes = index::encode(&keys, FILE, &packs)?;
+            let bytes = index::encode(&keys, FILE, 0, &packs)?;
             prop_assert_eq!(padme::padded(bytes.len() as u64), bytes.len() as u64);
             let index = Index::open(&keys, FILE, bytes)?;
             prop_assert_eq!(index.packs().len(), packs.len());
@@ -282,7 +300,7 @@ proptest! {
             }
         }
         let summary = PackSummary { id: FILE, kind: PackKind::Data, size: 1 << 20, frames };
-        let bytes = index::encode(&keys, FILE, &[summary])?;
+        let bytes = index::encode(&keys, FILE, 0, &[summary])?;
         let index = Index::open(&keys, FILE, bytes.clone())?;
         let absent = absent.into_iter().flat_map(|i| [id(i, 0), id(i, 1)]);
         for id in expected.keys().copied().chain(absent) {
@@ -472,7 +490,7 @@ fn a_summary_of_frames_with_impossible_bases_is_not_one_of_a_pack() {
         summary.frames[1].depth = depth;
         summary.frames[1].bases = bases.iter().map(|&byte| ChunkPrefix([byte; 12])).collect();
         let refused = summary.check().is_err();
-        assert_eq!(index::encode(&keys, FILE, &[summary]).is_err(), refused);
+        assert_eq!(index::encode(&keys, FILE, 0, &[summary]).is_err(), refused);
         refused
     };
     assert!(!with(0, &[]) && !with(1, &[1]) && !with(DEPTH_MAX, &[2, 1]));
@@ -505,7 +523,7 @@ fn an_index_of_many_blocks_finds_every_chunk() {
         size: 1 << 20,
         frames: frames.collect(),
     };
-    let file = index::encode(&keys, FILE, &[pack]).expect("fits");
+    let file = index::encode(&keys, FILE, 0, &[pack]).expect("fits");
     let index = Index::open(&keys, FILE, file.clone()).expect("valid");
     let mut blocks_read = 0;
     for number in (0..20_000).step_by(7) {
@@ -559,7 +577,7 @@ fn an_index_beyond_the_limit_is_not_written() {
             })
         )
     };
-    assert!(expected_size(index::encode(&keys, FILE, &[pack])));
+    assert!(expected_size(index::encode(&keys, FILE, 0, &[pack])));
     assert!(index::would_fit(
         index::ENTRIES_MAX / 100,
         index::ENTRIES_MAX / 5,

@@ -205,6 +205,7 @@ fn tables() -> (Trailer, Tables) {
         packs: 300,
         pack_id_pages: 2,
         covers: 2,
+        epoch: 7,
         length_max: 1 << 20,
         value_bits: 22,
         depth_max: 3,
@@ -250,7 +251,7 @@ fn reserved_bytes_of_a_trailer_and_of_a_pack_must_be_zeros() {
     let mut sealed = Vec::new();
     trailer.seal(&keys, id, &mut sealed);
     let plain = open(&keys, id, position, &mut sealed).unwrap();
-    for at in [38, 39, 44, 63] {
+    for at in [38, 39, 52, 63] {
         let mut plain = plain.to_vec();
         plain[at] = 1;
         let mut sealed = Vec::new();

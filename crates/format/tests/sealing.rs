@@ -8,7 +8,7 @@ use ibid_format::pack::{self, TRAILER};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{Error, FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
 
-const KINDS: [SealKind; 7] = [
+const KINDS: [SealKind; 9] = [
     SealKind::Config,
     SealKind::Key,
     SealKind::Frame,
@@ -16,6 +16,8 @@ const KINDS: [SealKind; 7] = [
     SealKind::Trailer,
     SealKind::Index,
     SealKind::Snapshot,
+    SealKind::Session,
+    SealKind::PruneLog,
 ];
 const CHEAP: Argon2Cost = Argon2Cost {
     memory_kib: 8,

@@ -9,8 +9,10 @@ use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder, Piece};
 use ibid_format::index::{self, Index};
 use ibid_format::pack::{self, PackKind, PackSummary};
+use ibid_format::prune_log::{Batch, Entry};
+use ibid_format::session::{Process, Session};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
-use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+use ibid_format::snapshot::{self, Snapshot, SnapshotTotals};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::wire::{self, Reader};
 use ibid_format::{FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, padme};
@@ -142,6 +144,8 @@ fn the_keys_of_a_repository() {
         ("pack-key", "ibid v1 seal pack"),
         ("index-key", "ibid v1 seal index"),
         ("snapshot-key", "ibid v1 seal snapshot"),
+        ("session-key", "ibid v1 seal session"),
+        ("prune-log-key", "ibid v1 seal prune log"),
     ] {
         let key = blake3::derive_key(context, &std::array::from_fn::<u8, 32, _>(|position| position as u8));
         assert_example(name, &key);
@@ -327,7 +331,7 @@ fn an_index() {
     let name = FileId([0x30; 16]);
     assert_example(
         "index",
-        &index::encode(&keys, name, std::slice::from_ref(&summary)).expect("it fits"),
+        &index::encode(&keys, name, 0, std::slice::from_ref(&summary)).expect("it fits"),
     );
     let index = Index::open(&keys, name, bytes.clone()).expect("a valid index");
     assert_eq!(index.packs().map(|pack| pack.id).collect::<Vec<_>>(), [FILE]);
@@ -446,6 +450,7 @@ fn a_snapshot() {
             seconds: 1_800_000_000,
             nanos: 0,
         },
+        sequence: 7,
         duration_ms: 1500,
         host: "amber".into(),
         user: "ada".into(),
@@ -453,6 +458,7 @@ fn a_snapshot() {
         paths: vec![b"/home/ada".to_vec(), b"/etc".to_vec()],
         tags: vec!["daily".into()],
         parent: Some(FileId([0x40; 16])),
+        original: None,
         root: Content {
             depth: 0,
             length: 1000,
@@ -475,11 +481,73 @@ fn a_snapshot() {
     let keys = encrypted();
     let bytes = example("snapshot");
     assert_example("snapshot", &snapshot.encode(&keys, FILE).expect("within limits"));
-    assert_eq!(Snapshot::open(&keys, FILE, &mut bytes.clone()), Ok(snapshot));
+    assert_eq!(Snapshot::open(&keys, FILE, &mut bytes.clone()), Ok(Some(snapshot)));
     assert_eq!(
         opened(&keys, SealKind::Snapshot, FILE, &bytes, 8..bytes.len()),
         example("snapshot-plaintext")
     );
+}
+
+#[test]
+fn a_void_file() {
+    let keys = encrypted();
+    assert_example("void", &snapshot::encode_void(&keys, FILE).expect("within limits"));
+    let bytes = example("void");
+    assert_eq!(Snapshot::open(&keys, FILE, &mut bytes.clone()), Ok(None));
+    let plaintext = opened(&keys, SealKind::Snapshot, FILE, &bytes, 8..bytes.len());
+    assert_eq!(plaintext, example("void-plaintext"));
+}
+
+const NEW_YEAR: Time = Time {
+    seconds: 1_798_761_600,
+    nanos: 0,
+};
+
+#[test]
+fn a_session() {
+    let session = Session {
+        time: NEW_YEAR,
+        host: "amber".into(),
+        user: "ada".into(),
+        program: "ibid 0.1.0".into(),
+        action: "backup".into(),
+        paths: vec![b"/home/ada".to_vec()],
+        process: Process {
+            machine: "b0cd".into(),
+            boot: "74ff".into(),
+            namespace: 4_026_531_836,
+            pid: 4711,
+            started: 1200,
+        },
+    };
+    let keys = encrypted();
+    assert_example("session", &session.encode(&keys, FILE).expect("within limits"));
+    let bytes = example("session");
+    assert_eq!(Session::open(&keys, FILE, &mut bytes.clone()), Ok(session));
+    let plaintext = opened(&keys, SealKind::Session, FILE, &bytes, 8..bytes.len());
+    assert_eq!(plaintext, example("session-plaintext"));
+}
+
+#[test]
+fn an_entry_of_the_prune_log() {
+    let entry = Entry {
+        time: NEW_YEAR,
+        host: "amber".into(),
+        batches: vec![Batch {
+            time: NEW_YEAR,
+            packs: vec![FileId([0x50; 16]), FileId([0x51; 16])],
+            seen: Some(vec![FileId([0x60; 16])]),
+        }],
+        doomed: vec![FileId([0x52; 16])],
+        fence: 5,
+        verified: vec![FileId([0x30; 16])],
+    };
+    let keys = encrypted();
+    assert_example("prune", &entry.encode(&keys, 6).expect("within limits"));
+    let bytes = example("prune");
+    assert_eq!(Entry::open(&keys, 6, &mut bytes.clone()), Ok(entry));
+    let plaintext = opened(&keys, SealKind::PruneLog, FileId::numbered(6), &bytes, 8..bytes.len());
+    assert_eq!(plaintext, example("prune-plaintext"));
 }
 
 #[test]

@@ -22,6 +22,21 @@ pub enum Error {
         /// Error of the decoder.
         source: ibid_format::Error,
     },
+    /// An entry of the prune log is damaged. Which packs are being deleted follows from the entry before it.
+    #[error("{object}, an entry of the prune log, is unreadable: {problem}")]
+    LogDamaged {
+        /// Path of the entry.
+        object: String,
+        /// The problem.
+        problem: String,
+    },
+    /// A pruner has ended this backup, because it had waited for too long. What it has stored stays, and the
+    /// next one uses what is still there.
+    #[error("a prune has ended this backup, because it did not end for so long")]
+    SessionEnded,
+    /// Other prunes were faster, again and again. Try again later.
+    #[error("other prunes of this repository were faster, again and again")]
+    PruneBusy,
     /// The format can't represent a file's entry, so the file can't be backed up.
     #[error("it cannot be stored: {0}")]
     Unstorable(ibid_format::Error),
@@ -450,6 +465,7 @@ impl Error {
                 format!("a delta against chunk {base}…{}, {fault}", through(*steps))
             }
             Error::ChunkMissing { id } => format!("chunk {id} is missing"),
+            Error::LogDamaged { problem, .. } => problem.clone(),
             Error::ChunkDamaged { id, pack } => {
                 format!("chunk {id} in pack {pack} does not have the bytes it was stored with")
             }
@@ -475,6 +491,7 @@ impl Error {
                     | Error::ChunkDamaged { .. }
                     | Error::BadRecipe { .. }
                     | Error::BaseUnreadable { .. }
+                    | Error::LogDamaged { .. }
             ),
         }
     }

@@ -59,8 +59,8 @@ impl Files {
         Ok(start..start + plain.len())
     }
 
-    /// Reads a snapshot.
-    pub(crate) fn read_snapshot(&self, id: FileId, size: u64) -> Result<Snapshot> {
+    /// Reads a snapshot; `None` if it is void.
+    pub(crate) fn read_snapshot(&self, id: FileId, size: u64) -> Result<Option<Snapshot>> {
         if let Some(copies) = self.copies.as_ref().filter(|_| size <= snapshot::LIMIT) {
             let mut bytes = vec![0; size as usize];
             if copies.read_at(self.storage.as_ref(), (folder::SNAPSHOTS, id, size), 0, &mut bytes)? {

@@ -13,6 +13,9 @@ pub(crate) mod folder {
     pub(crate) const INDEX: &str = "index";
     pub(crate) const SNAPSHOTS: &str = "snapshots";
     pub(crate) const SKETCHES: &str = "sketches";
+    pub(crate) const SESSIONS: &str = "sessions";
+    pub(crate) const PRUNE: &str = "prune";
+    pub(crate) const FORGOTTEN: &str = "forgotten";
 }
 
 pub(crate) fn name_in(folder: &str, id: FileId) -> Name {

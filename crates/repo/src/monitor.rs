@@ -92,6 +92,16 @@ pub enum Warning {
         /// The error, with the path of the file.
         error: crate::Error,
     },
+    /// A snapshot is dated later than this machine's clock says. It is not taken as the parent.
+    FromTheFuture {
+        /// First digits of the snapshot's id.
+        snapshot: String,
+        /// Its time.
+        time: ibid_format::tree::Time,
+    },
+    /// A prune has ended this backup, because it had waited for too long. It begins again, and uses what it
+    /// has stored.
+    BackupBeginsAgain,
     /// The repository's own folder is below a path to back up and was left out.
     OwnFolder {
         /// Path of the folder.

@@ -13,7 +13,7 @@ use ibid_storage::{ErrorKind, Storage};
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies};
 use crate::files::Files;
-use crate::index::{IndexLimits, LoadedIndex};
+use crate::index::{IndexLimits, LoadedIndex, View};
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_name, folder, list_ids, name_in};
 use crate::options::setters;
@@ -433,7 +433,7 @@ impl Repository {
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(LoadedIndex::load(self)?);
+        let fresh = Arc::new(LoadedIndex::load(self, View::Reader)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
     }

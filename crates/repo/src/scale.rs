@@ -11,7 +11,7 @@ use ibid_format::run::{RunPack, ShortId};
 use ibid_format::sketches::{Features, Run as SketchedRun, Sketches};
 use ibid_format::{ChunkId, FileId};
 
-use crate::index::{LoadedIndex, Place, Run, RunWriter};
+use crate::index::{LoadedIndex, Place, Run, RunWriter, View};
 use crate::layout::{folder, name_in};
 use crate::similar::FEATURES;
 use crate::{Error, Repository, Result, clock};
@@ -80,7 +80,7 @@ impl SyntheticIndex {
     /// If the repository has no cache.
     pub fn write(&self, repository: &Repository, mut each: impl FnMut(u64)) -> Result<PathBuf> {
         let cache = repository.cache.as_ref().expect("a cache to write into");
-        let mut writer = RunWriter::new(&repository.files.keys, &cache.make::<Run>()?, true)?;
+        let mut writer = RunWriter::new(&repository.files.keys, &cache.make::<Run>()?, true, 0)?;
         let mut left = self.chunks;
         for number in 0..self.packs() {
             let (id, size) = self.pack(number);
@@ -139,7 +139,7 @@ impl OpenIndex {
     /// # Errors
     /// As every operation.
     pub fn load(repository: &Repository) -> Result<OpenIndex> {
-        let loaded = LoadedIndex::load(repository)?;
+        let loaded = LoadedIndex::load(repository, View::Reader)?;
         let missing = loaded.missing.len() as u64 + loaded.unlisted.len() as u64 + loaded.damaged.len() as u64;
         if missing > 0 {
             return Err(Error::TooMuch {
@@ -246,7 +246,7 @@ pub fn add_unlike_chunks(repository: &Repository, chunks: u64, seed: u64) -> Res
             });
         }
         let id = FileId::random();
-        let bytes = index_file::encode(&files.keys, id, &summaries).map_err(Error::damaged("a new index"))?;
+        let bytes = index_file::encode(&files.keys, id, 0, &summaries).map_err(Error::damaged("a new index"))?;
         files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
         let (id, time) = (FileId::random(), clock::now());
         let bytes = Sketches { time, runs }.encode(&files.keys, id);

@@ -6,6 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use ibid_format::FileId;
 use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::Time;
+use ibid_storage::ErrorKind;
 
 use crate::layout::folder;
 use crate::options::setters;
@@ -99,6 +101,23 @@ impl SnapshotFilter {
     }
 }
 
+/// Returns the place of a new snapshot in the order of these, which are in order: after all of them or, if
+/// its time was set, after those of its time and before.
+pub(crate) fn next_sequence(snapshots: &[SnapshotInfo], set_time: Option<Time>) -> u64 {
+    let sequence = |info: &SnapshotInfo| info.snapshot.sequence;
+    match set_time {
+        None => snapshots
+            .iter()
+            .map(sequence)
+            .max()
+            .map_or(1, |last| last.saturating_add(1)),
+        Some(time) => {
+            let before = snapshots.iter().filter(|info| info.snapshot.time <= time);
+            before.map(sequence).max().unwrap_or(0)
+        }
+    }
+}
+
 /// Returns whether a snapshot recorded this path.
 fn has_path(snapshot: &Snapshot, path: &Path) -> bool {
     snapshot
@@ -127,8 +146,8 @@ fn recorded_as(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Repository {
-    /// Returns all snapshots, oldest first. A snapshot file that can't be read is passed to
-    /// `on_damage`, and the rest is returned.
+    /// Returns all snapshots, oldest first: in the order in which they were made, whatever the clocks said. A
+    /// snapshot file that can't be read is passed to `on_damage`, and the rest is returned.
     ///
     /// # Errors
     /// Errors of the storage when it can't be reached. Damage goes to `on_damage`.
@@ -136,16 +155,20 @@ impl Repository {
         let mut found = Vec::new();
         for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
             match self.files.read_snapshot(id, file_size) {
-                Ok(snapshot) => found.push(SnapshotInfo {
+                Ok(Some(snapshot)) => found.push(SnapshotInfo {
                     id,
                     file_size,
                     snapshot,
                 }),
+                // It is void.
+                Ok(None) => {}
+                // It was forgotten meanwhile.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) if error.is_fault() => on_damage(id, error),
                 Err(error) => return Err(error),
             }
         }
-        found.sort_by_key(|info| (info.snapshot.time, info.id));
+        found.sort_by_key(|info| (info.snapshot.sequence, info.snapshot.time, info.id));
         Ok(found)
     }
 
@@ -213,7 +236,7 @@ impl Repository {
         Ok(SnapshotInfo {
             id,
             file_size,
-            snapshot: self.files.read_snapshot(id, file_size)?,
+            snapshot: self.files.read_snapshot(id, file_size)?.ok_or_else(unknown)?,
         })
     }
 }

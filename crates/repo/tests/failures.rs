@@ -20,7 +20,8 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
         let storage = Arc::new(Flaky::new(Memory::new()));
         let init = quick().pack_size(1 << 20);
         let repository = Repository::init(storage.clone(), Some(b"secret"), &init).unwrap();
-        storage.fail(Operation::Put, skip, ObjectFault::Before(ErrorKind::NoSpace));
+        // The session comes first.
+        storage.fail(Operation::Put, 1 + skip, ObjectFault::Before(ErrorKind::NoSpace));
         match repository.backup(&options(folder.path())) {
             Err(Error::Storage(error)) => {
                 assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Put));
@@ -50,8 +51,8 @@ fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_
     let first = backup(&repository, folder.path()).id.unwrap().to_string();
     let before = contents(folder.path());
     folder.write("second", &noise(2, 3_000_000));
-    // A pack of data and one of metadata, then the index.
-    storage.fail(Operation::Put, 2, ObjectFault::Before(ErrorKind::NoSpace));
+    // The session, a pack of data and one of metadata, then the index.
+    storage.fail(Operation::Put, 3, ObjectFault::Before(ErrorKind::NoSpace));
     match repository.backup(&options(folder.path())) {
         Err(Error::Storage(error)) => {
             assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Put));

@@ -100,6 +100,7 @@ impl Forger {
         }
         let snapshot = Snapshot {
             time: Time::default(),
+            sequence: 1,
             duration_ms: 0,
             host: "host".into(),
             user: "user".into(),
@@ -107,6 +108,7 @@ impl Forger {
             paths: vec![b"/".to_vec()],
             tags: vec![],
             parent: None,
+            original: None,
             root,
             users: vec![],
             groups: vec![],

@@ -11,6 +11,7 @@ use crate::{ChunkId, Error, FileId, FileKind, Keys, SealKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     layout: Layout,
+    epoch: u64,
 }
 
 /// Opens the first [`Header::LEN`] bytes of the index file named `id`.
@@ -32,9 +33,9 @@ pub fn header(keys: &Keys, id: FileId, bytes: &mut [u8]) -> Result<Header, Error
     };
     equal("index header", 0, reader.u32("index header")?.into())?;
     let size = in_range("index file", reader.u64("index: size")?, HEAD as u64, LIMIT)?;
-    equal("index header", 0, reader.u64("index header")?)?;
+    let epoch = reader.u64("index: epoch")?;
     equal("index file", layout.size(), size)?;
-    Ok(Header { layout })
+    Ok(Header { layout, epoch })
 }
 
 /// A block of entries in an index file.
@@ -70,6 +71,11 @@ impl Header {
     /// Returns the size of the file, bytes.
     pub fn size(&self) -> u64 {
         self.layout.size()
+    }
+
+    /// Returns the number of the last entry of the [prune log](crate::prune_log) when its writer began.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Returns the number of blocks of entries.

@@ -28,7 +28,7 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 /// let packs = [PackSummary { id: FileId::random(), kind: PackKind::Data, size: 256, frames }];
 ///
 /// let id = FileId::random();
-/// let index = Index::open(&keys, id, index::encode(&keys, id, &packs)?)?;
+/// let index = Index::open(&keys, id, index::encode(&keys, id, 0, &packs)?)?;
 /// let entry = index.find(&chunk).expect("it was put in");
 /// let place = index.frame(entry.frame).expect("entries point to frames");
 /// assert_eq!((place.offset, place.sealed, entry.slot), (8, 50, 0));
@@ -38,6 +38,7 @@ use crate::{ChunkId, Error, FileId, Keys, SEAL_OVERHEAD, SealKind};
 #[derive(Clone)]
 pub struct Index {
     layout: Layout,
+    epoch: u64,
     /// The plaintext of the three tables, one after another, in the file's own memory without the
     /// seals.
     records: Vec<u8>,
@@ -68,11 +69,20 @@ impl Index {
             end = open_table(keys, id, table, &mut bytes, end)?;
         }
         bytes.truncate(end);
-        let index = Index { layout, records: bytes };
+        let index = Index {
+            layout,
+            epoch: header.epoch(),
+            records: bytes,
+        };
         index.check_packs()?;
         index.check_frames()?;
         index.check_entries()?;
         Ok(index)
+    }
+
+    /// Returns the number of the last entry of the [prune log](crate::prune_log) when its writer began.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// First frames ascend from 0, to the number of frames at most.

@@ -8,14 +8,15 @@ use crate::error::in_range;
 use crate::pack::PackSummary;
 use crate::{Error, FileId, FileKind, Keys, SealKind, wire};
 
-/// Returns the index file named `id` of all chunks of these packs.
+/// Returns the index file named `id` of all chunks of these packs. `epoch` is the number of the last entry
+/// of the [prune log](crate::prune_log) when its writer began, 0 if there was none.
 ///
 /// # Errors
 ///
 /// [`Error::OutOfRange`] if it would be larger than [`LIMIT`]: the caller splits the packs by
 /// [`would_fit`](super::would_fit).
 /// As [`PackSummary::check`] if a summary is not one of a pack.
-pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>, Error> {
+pub fn encode(keys: &Keys, id: FileId, epoch: u64, packs: &[PackSummary]) -> Result<Vec<u8>, Error> {
     let layout = count(packs)?;
     let mut pack_records = Vec::with_capacity(packs.len() * PACK);
     let mut frame_records = Vec::with_capacity(layout.frames as usize * FRAME);
@@ -40,11 +41,11 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>,
             frame += 1;
         }
     }
-    Ok(put(keys, id, layout, &pack_records, &frame_records, entries))
+    Ok(put(keys, (id, epoch), layout, &pack_records, &frame_records, entries))
 }
 
-/// Returns the index file named `id` of all packs that these list. A pack that several list is listed
-/// once, as by the first of them.
+/// Returns the index file named `id` of the packs that these list and that are to be kept. A pack that several
+/// list is listed once, as by the first of them. `epoch` is as for [`encode`].
 ///
 /// # Errors
 ///
@@ -64,20 +65,26 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>,
 /// let (one, other) = (pack(b"a chunk"), pack(b"another"));
 /// let id = FileId::random();
 /// let open = |bytes| Index::open(&keys, id, bytes);
-/// let first = open(index::encode(&keys, id, std::slice::from_ref(&one))?)?;
-/// let both = open(index::encode(&keys, id, &[one, other])?)?;
-/// let merged = open(index::merge(&keys, id, &[first, both])?)?;
-/// assert_eq!((merged.packs().len(), merged.entries().len()), (2, 2));
+/// let first = open(index::encode(&keys, id, 0, std::slice::from_ref(&one))?)?;
+/// let both = open(index::encode(&keys, id, 0, &[one, other])?)?;
+/// let merged = open(index::merge(&keys, id, 3, &[first, both], |_| true)?)?;
+/// assert_eq!((merged.packs().len(), merged.entries().len(), merged.epoch()), (2, 2, 3));
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
-pub fn merge(keys: &Keys, id: FileId, indexes: &[Index]) -> Result<Vec<u8>, Error> {
+pub fn merge(
+    keys: &Keys,
+    id: FileId,
+    epoch: u64,
+    indexes: &[Index],
+    is_kept: impl Fn(FileId) -> bool,
+) -> Result<Vec<u8>, Error> {
     let mut known = HashSet::new();
     let (mut packs, mut frames, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     for index in indexes {
         // New number of each frame, unless its pack is listed already.
         let mut numbers = vec![None; index.frames().len()];
         for (pack, range) in index.packs_with_frames() {
-            if !known.insert(pack.id) {
+            if !is_kept(pack.id) || !known.insert(pack.id) {
                 continue;
             }
             let first_frame = frames.len() as u32;
@@ -96,13 +103,13 @@ pub fn merge(keys: &Keys, id: FileId, indexes: &[Index]) -> Result<Vec<u8>, Erro
     let (mut pack_records, mut frame_records) = (Vec::new(), Vec::new());
     packs.iter().for_each(|pack| pack.put(&mut pack_records));
     frames.iter().for_each(|frame| frame.put(&mut frame_records));
-    Ok(put(keys, id, layout, &pack_records, &frame_records, entries))
+    Ok(put(keys, (id, epoch), layout, &pack_records, &frame_records, entries))
 }
 
 /// Returns the file with these records.
 fn put(
     keys: &Keys,
-    id: FileId,
+    (id, epoch): (FileId, u64),
     layout: Layout,
     pack_records: &[u8],
     frame_records: &[u8],
@@ -115,7 +122,7 @@ fn put(
 
     let mut out = Vec::with_capacity(layout.size() as usize);
     out.extend_from_slice(&FileKind::Index.magic());
-    put_header(keys, id, &layout, &mut out);
+    put_header(keys, id, epoch, &layout, &mut out);
     put_table(keys, id, layout.packs(), pack_records, &mut out);
     put_table(keys, id, layout.frames(), frame_records, &mut out);
     put_table(keys, id, layout.entries(), &entry_records, &mut out);
@@ -154,13 +161,13 @@ fn layout_of(packs: u64, frames: u64, entries: u64) -> Result<Layout, Error> {
     Ok(layout)
 }
 
-fn put_header(keys: &Keys, id: FileId, layout: &Layout, out: &mut Vec<u8>) {
+fn put_header(keys: &Keys, id: FileId, epoch: u64, layout: &Layout, out: &mut Vec<u8>) {
     let mut header = Vec::with_capacity(super::layout::HEADER);
     for number in [layout.packs, layout.frames, layout.entries, 0] {
         wire::put_u32(&mut header, number);
     }
     wire::put_u64(&mut header, layout.size());
-    wire::put_u64(&mut header, 0);
+    wire::put_u64(&mut header, epoch);
     keys.seal(SealKind::Index, id, out.len() as u64, &header, out);
 }
 

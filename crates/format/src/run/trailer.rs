@@ -29,6 +29,8 @@ pub struct Trailer {
     pub pack_id_pages: u32,
     /// Index files that the run stands for.
     pub covers: u32,
+    /// Number of the last entry of the [prune log](crate::prune_log) when the run was made.
+    pub epoch: u64,
     /// Length of the largest frame's chunks together, bytes.
     pub length_max: u32,
     /// Bits of an entry's number.
@@ -135,6 +137,7 @@ impl Trailer {
         }
         plain.extend_from_slice(&[self.value_bits, self.depth_max, 0, 0]);
         wire::put_u32(&mut plain, self.pack_id_pages);
+        wire::put_u64(&mut plain, self.epoch);
         plain.resize(PLAIN, 0);
         keys.seal(SealKind::Run, id, self.size() - Trailer::LEN as u64, &plain, out);
     }
@@ -160,9 +163,11 @@ impl Trailer {
             value_bits: reader.u8("number width of a run")?,
             depth_max: reader.u8("depth of a run")?,
             pack_id_pages: 0,
+            epoch: 0,
         };
         Reader::new(&reader.array::<2>("trailer of a run")?).zeros("trailer of a run")?;
         trailer.pack_id_pages = reader.u32("pages of pack ids of a run")?;
+        trailer.epoch = reader.u64("epoch of a run")?;
         reader.zeros("trailer of a run")?;
         in_range(
             "number width of a run",

@@ -6,6 +6,8 @@ use ibid_delta::{Interval, Method};
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, Piece};
 use ibid_format::pack::{FrameSummary, PackKind, PackSummary};
+use ibid_format::prune_log::{Batch, Entry};
+use ibid_format::session::{Process, Session};
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::{ChunkId, ChunkPrefix, FileId, Keys, MasterKey, SEAL_OVERHEAD, pack, padme};
@@ -237,9 +239,19 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
         names(),
         names(),
     );
-    let parent = any::<Option<[u8; 16]>>();
-    (time(), any::<u64>(), texts, lists, parent, content(), any::<[u64; 9]>()).prop_map(
-        |(time, duration_ms, (host, user, program), (paths, tags, users, groups), parent, root, numbers)| {
+    let others = any::<[Option<[u8; 16]>; 2]>();
+    let two = any::<(u64, u64)>();
+    (time(), two, texts, lists, others, content(), any::<[u64; 9]>()).prop_map(
+        |(
+            time,
+            (sequence, duration_ms),
+            (host, user, program),
+            (paths, tags, users, groups),
+            others,
+            root,
+            numbers,
+        )| {
+            let [parent, original] = others.map(|id| id.map(FileId));
             let [
                 files,
                 directories,
@@ -253,13 +265,15 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
             ] = numbers;
             Snapshot {
                 time,
+                sequence,
                 duration_ms,
                 host,
                 user,
                 program,
                 paths,
                 tags: tags.into_iter().collect(),
-                parent: parent.map(FileId),
+                parent,
+                original,
                 root,
                 users: users.into_iter().collect(),
                 groups: groups.into_iter().collect(),
@@ -275,6 +289,47 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
                     changed_while_read,
                 },
             }
+        },
+    )
+}
+
+fn ids() -> impl Strategy<Value = Vec<FileId>> {
+    btree_set(any::<[u8; 16]>(), 0..5).prop_map(|ids| ids.into_iter().map(FileId).collect())
+}
+
+pub(crate) fn log_entry() -> impl Strategy<Value = Entry> {
+    let batch =
+        (time(), ids(), proptest::option::of(ids())).prop_map(|(time, packs, seen)| Batch { time, packs, seen });
+    (time(), ".{0,20}", vec(batch, 0..3), ids(), any::<u64>(), ids()).prop_map(
+        |(time, host, batches, doomed, fence, verified)| Entry {
+            time,
+            host,
+            batches,
+            doomed,
+            fence,
+            verified,
+        },
+    )
+}
+
+pub(crate) fn session() -> impl Strategy<Value = Session> {
+    let texts = || (".{0,20}", ".{0,20}", ".{0,20}");
+    let paths = vec(vec(any::<u8>(), 0..50), 0..4);
+    (time(), texts(), texts(), paths, any::<[u64; 3]>()).prop_map(
+        |(time, (host, user, program), (action, machine, boot), paths, [namespace, pid, started])| Session {
+            time,
+            host,
+            user,
+            program,
+            action,
+            paths,
+            process: Process {
+                machine,
+                boot,
+                namespace,
+                pid,
+                started,
+            },
         },
     )
 }

@@ -28,10 +28,11 @@ pub(super) struct Building<'a> {
 
 impl<'a> Building<'a> {
     /// Begins a run in this folder: one that stays in the cache, or a temporary one.
-    pub(super) fn new(scratch: &'a Scratch, folder: &'a Path, stays: bool) -> Result<Building<'a>> {
+    /// `epoch` is the number of the last entry of the prune log.
+    pub(super) fn new(scratch: &'a Scratch, folder: &'a Path, stays: bool, epoch: u64) -> Result<Building<'a>> {
         let keys = &scratch.files.keys;
         Ok(Building {
-            writer: RunWriter::new(keys, folder, stays)?,
+            writer: RunWriter::new(keys, folder, stays, epoch)?,
             sorter: Sorter::new(keys, folder, scratch.limits.sorted, ORDINAL_BITS),
             absorbed: Vec::new(),
             empty: Vec::new(),
@@ -113,7 +114,7 @@ impl<'a> Building<'a> {
 /// Makes a temporary run of the packs of another one from their directories, with the frame numbers that
 /// they have there. Frames of packs that can't be read have no chunks.
 pub(super) fn from_directories(scratch: &Scratch, folder: &Path, run: &Run) -> Result<Run> {
-    let mut building = Building::new(scratch, folder, false)?;
+    let mut building = Building::new(scratch, folder, false, run.trailer.epoch)?;
     run.each_pack(|pack, end| {
         scratch.monitor.check_cancelled()?;
         let count = end - pack.first_frame;

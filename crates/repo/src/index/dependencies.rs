@@ -26,6 +26,11 @@ impl Pairs {
         self.0.len()
     }
 
+    /// Returns the pair at a position below [`len`](Pairs::len).
+    pub(crate) fn get(&mut self, at: u64) -> Result<(u32, u32)> {
+        self.0.get(at).map(Pairs::pair)
+    }
+
     /// Returns the position of the first pair that begins with `first` or more.
     pub(crate) fn start(&mut self, first: u32) -> Result<u64> {
         self.0.partition_point(|packed| Pairs::pair(packed).0 < first)

@@ -15,20 +15,21 @@ use std::sync::Arc;
 
 use ibid_format::pack::PackSummary;
 use ibid_format::run::{RunPack, ShortId};
-use ibid_format::{FileId, index as index_file};
+use ibid_format::{ChunkPrefix, FileId, index as index_file};
 use ibid_storage::{ErrorKind, Name};
 
 use super::build::Building;
-use super::dependencies::Dependencies;
+use super::dependencies::{Dependencies, find_base};
 use super::frames::{Pack, Place};
 use super::id_map::IdMap;
-use super::loaded::{LoadedIndex, MissingPack};
+use super::loaded::{LoadedIndex, MissingPack, View};
 use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
 use crate::files::Files;
 use crate::layout::{folder, name_in};
+use crate::prune::PruneState;
 use crate::scratch::Scratch;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -47,10 +48,10 @@ const KNOWN_PAGES: u64 = 4 << 20;
 
 impl LoadedIndex {
     /// Loads the index of a repository.
-    pub(crate) fn load(repository: &Repository) -> Result<LoadedIndex> {
+    pub(crate) fn load(repository: &Repository, view: View) -> Result<LoadedIndex> {
         for _ in 0..LOADED_AGAIN_MAX {
             let mut sources = Sources::list(repository, true)?;
-            match LoadedIndex::of(repository, &mut sources) {
+            match LoadedIndex::of(repository, &mut sources, &view) {
                 // Another process has merged an index file meanwhile.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 // A damaged run of the cache is made again.
@@ -60,10 +61,10 @@ impl LoadedIndex {
                 loaded => return loaded,
             }
         }
-        LoadedIndex::of(repository, &mut Sources::list(repository, false)?)
+        LoadedIndex::of(repository, &mut Sources::list(repository, false)?, &view)
     }
 
-    fn of(repository: &Repository, sources: &mut Sources) -> Result<LoadedIndex> {
+    fn of(repository: &Repository, sources: &mut Sources, view: &View) -> Result<LoadedIndex> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let scratch = repository.scratch();
         sources.build_if_many(repository, &scratch)?;
@@ -71,13 +72,19 @@ impl LoadedIndex {
         for (id, _) in std::mem::take(&mut sources.files) {
             monitor.check_cancelled()?;
             match files.read_index(id) {
-                Ok(file) => read.push((id, file)),
+                Ok(file) if sources.state.trusts(id, file.epoch()) => read.push((id, file)),
+                Ok(_) => sources.untrusted.push(id),
                 Err(error) => sources.note_damage(id, error, monitor)?,
             }
         }
-        let stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
+        let state = sources.state.clone();
+        let condemned = view.left_out(&state);
+        let is_out = |pack: FileId| state.is_doomed(pack) || condemned.binary_search(&pack).is_ok();
+        let mut stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
+        stored.unlisted.retain(|(id, _)| !is_out(*id));
         let mut unlisted = Unlisted::default();
         unlisted.read_if_many(sources, &stored.unlisted, &scratch)?;
+        let trusted = sources.trusted();
         let mut loading = Loading {
             stored: stored.of_files,
             loaded: LoadedIndex {
@@ -86,33 +93,36 @@ impl LoadedIndex {
                 missing: Vec::new(),
                 damaged: std::mem::take(&mut sources.damaged),
                 index_bytes: sources.index_bytes,
+                trusted,
+                untrusted: std::mem::take(&mut sources.untrusted),
+                state,
             },
+            suspects: Vec::new(),
         };
         for (number, missing) in stored.missing {
-            loading.loaded.index.miss(number);
-            loading.loaded.missing.push(missing);
+            loading.miss(number, missing);
         }
         for (id, file) in read {
             if let Err(error) = loading.index_file(id, &file) {
                 note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, monitor)?;
             }
         }
-        let mut unlisted = if unlisted.are_in_run {
-            Vec::new()
-        } else {
-            stored.unlisted
-        };
+        let unlisted_are_many = unlisted.are_in_run;
+        let mut unlisted = if unlisted_are_many { Vec::new() } else { stored.unlisted };
         unlisted.extend(loading.packs_of_ignored_files());
         loading.unlisted_packs(&unlisted, files, monitor)?;
+        loading.leave_out(&condemned);
+        loading.lose_suspects();
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.lose_dependents(&repository.scratch(), monitor)?;
+        loaded.lose_dependents(&repository.scratch(), unlisted_are_many, monitor)?;
         Ok(loaded)
     }
 
     /// Finds the frames that can't be decoded because a pack is missing.
-    fn lose_dependents(&mut self, scratch: &Scratch, monitor: &Monitor) -> Result<()> {
-        if !self.lacks_packs() || !self.index.has_deltas() {
+    fn lose_dependents(&mut self, scratch: &Scratch, unlisted_are_many: bool, monitor: &Monitor) -> Result<()> {
+        let may_lack = self.lacks_packs() || unlisted_are_many && self.state.is_any();
+        if !may_lack || !self.index.has_deltas() {
             return Ok(());
         }
         // The bases of all other frames stay where they are.
@@ -139,6 +149,7 @@ fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, moni
 
 /// What the index is loaded from.
 struct Sources {
+    state: PruneState,
     /// Runs, largest first.
     runs: Vec<Arc<Run>>,
     /// Index files that no run stands for, with their sizes in bytes.
@@ -147,11 +158,26 @@ struct Sources {
     listed: HashSet<FileId>,
     index_bytes: u64,
     damaged: Vec<(Name, String)>,
+    /// Index files that are not trusted.
+    untrusted: Vec<FileId>,
     /// Whether an index file may have been merged into another since they were listed.
     may_vanish: bool,
 }
 
 impl Sources {
+    /// Returns the index files that are trusted and could be read, ascending.
+    fn trusted(&self) -> Vec<FileId> {
+        let mut files = self.listed.clone();
+        for id in &self.untrusted {
+            files.remove(id);
+        }
+        let damaged: HashSet<&Name> = self.damaged.iter().map(|(name, _)| name).collect();
+        let mut files: Vec<FileId> = files.into_iter().collect();
+        files.retain(|id| !damaged.contains(&name_in(folder::INDEX, *id)));
+        files.sort_unstable();
+        files
+    }
+
     /// Records damage of an index file.
     fn note_damage(&mut self, id: FileId, error: Error, monitor: &Monitor) -> Result<()> {
         match error {
@@ -166,19 +192,38 @@ impl Sources {
     /// Index files must be listed before packs: a pack is stored before any index file lists it, so a
     /// listed pack that is not found is missing.
     fn list(repository: &Repository, may_vanish: bool) -> Result<Sources> {
+        let state = PruneState::read(&repository.files)?;
+        for (what, problem) in &state.damaged {
+            let error = Error::LogDamaged {
+                object: what.to_string(),
+                problem: problem.clone(),
+            };
+            repository.monitor.warn(Warning::Repository { error });
+        }
         let listed = repository.files.list(folder::INDEX)?;
-        let runs = match &repository.cache {
+        let mut runs: Vec<Run> = match &repository.cache {
             Some(cache) => cache.files(&repository.files.keys, &repository.monitor),
             None => Vec::new(),
         };
+        // Runs from before packs were condemned may list what is deleted since, and stand for index files
+        // that are not trusted.
+        runs.retain(|run| {
+            let is_valid = run.trailer.epoch >= state.entry.fence;
+            if !is_valid {
+                run.file().delete();
+            }
+            is_valid
+        });
         let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
         Ok(Sources {
+            damaged: state.damaged.clone(),
+            state,
             runs,
             index_bytes: listed.iter().map(|(_, size)| size).sum(),
             listed: listed.iter().map(|(id, _)| *id).collect(),
             files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
-            damaged: Vec::new(),
+            untrusted: Vec::new(),
             may_vanish,
         })
     }
@@ -216,7 +261,7 @@ impl Sources {
 
     /// Makes the run in this folder, where it stays or not.
     fn build(&mut self, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
-        let mut building = Building::new(scratch, folder, stays)?;
+        let mut building = Building::new(scratch, folder, stays, self.state.number)?;
         let mut absorbed = Vec::new();
         let mut entries = bytes / 40;
         // Smaller runs come last.
@@ -234,8 +279,9 @@ impl Sources {
         let (mut damaged, mut run_damaged) = (Vec::new(), None);
         for (id, _) in &self.files {
             scratch.monitor.check_cancelled()?;
-            match add_index_file(&mut building, &mut known, scratch, *id) {
+            match add_index_file(&mut building, &mut known, scratch, *id, &self.state) {
                 Ok(()) => building.covers(*id),
+                Err(Unusable::Untrusted) => self.untrusted.push(*id),
                 Err(Unusable::File(error)) => damaged.push((*id, error)),
                 Err(Unusable::Run(error)) => run_damaged = run_damaged.or(Some(error)),
             }
@@ -313,6 +359,8 @@ impl<'r> KnownPacks<'r> {
 
 /// What can't be read: an index file, or a run or a temporary file that has some of its packs.
 enum Unusable {
+    /// The index file is not trusted.
+    Untrusted,
     File(Error),
     Run(Error),
 }
@@ -330,8 +378,12 @@ fn add_index_file(
     known: &mut KnownPacks<'_>,
     scratch: &Scratch,
     id: FileId,
+    state: &PruneState,
 ) -> std::result::Result<(), Unusable> {
     let file = scratch.files.read_index(id)?;
+    if !state.trusts(id, file.epoch()) {
+        return Err(Unusable::Untrusted);
+    }
     let mut listed_here = HashMap::new();
     for (listed, frames) in file.packs_with_frames() {
         let before = known.get(listed.id).map_err(Unusable::Run)?;
@@ -392,8 +444,9 @@ impl Unlisted {
             return Ok(());
         }
         let temporary = std::env::temp_dir();
-        let mut building = match Building::new(scratch, &scratch.folder, false) {
-            Err(Error::Local { .. }) => Building::new(scratch, &temporary, false)?,
+        let epoch = sources.state.number;
+        let mut building = match Building::new(scratch, &scratch.folder, false, epoch) {
+            Err(Error::Local { .. }) => Building::new(scratch, &temporary, false, epoch)?,
             begun => begun?,
         };
         for &(id, size) in unlisted {
@@ -421,6 +474,8 @@ struct Loading {
     /// Sizes of the stored packs that index files list and no run has, bytes.
     stored: HashMap<FileId, u64>,
     loaded: LoadedIndex,
+    /// Frames of packs that no trusted index file lists, which may lack their bases: depth, number, bases.
+    suspects: Vec<(u8, u32, Vec<ChunkPrefix>)>,
 }
 
 impl Loading {
@@ -428,12 +483,39 @@ impl Loading {
     fn meet(&mut self, number: u32, id: FileId, size: u64) {
         let found = self.stored.get(&id).copied();
         if found != Some(size) {
-            self.loaded.index.miss(number);
-            self.loaded.missing.push(MissingPack {
-                id,
-                expected: size,
-                found,
-            });
+            let expected = size;
+            self.miss(number, MissingPack { id, expected, found });
+        }
+    }
+
+    /// Notes that a listed pack is missing. That is no damage if it was doomed.
+    fn miss(&mut self, number: u32, missing: MissingPack) {
+        self.loaded.index.miss(number);
+        if !self.loaded.state.is_doomed(missing.id) {
+            self.loaded.missing.push(missing);
+        }
+    }
+
+    /// Leaves out doomed packs that are still there, and these.
+    fn leave_out(&mut self, condemned: &[FileId]) {
+        let LoadedIndex { index, state, .. } = &mut self.loaded;
+        for &pack in condemned.iter().chain(&state.entry.doomed) {
+            if let Some(number) = index.find_pack(pack) {
+                index.miss(number);
+            }
+        }
+    }
+
+    /// Finds the suspects that lack a base: it was deleted after a pruner had ended their backup.
+    fn lose_suspects(&mut self) {
+        let mut suspects = std::mem::take(&mut self.suspects);
+        // A base is in a frame that is less deep.
+        suspects.sort_unstable_by_key(|(depth, number, _)| (*depth, *number));
+        for (depth, number, bases) in suspects {
+            let lacks = |base: &ChunkPrefix| find_base(&self.loaded, *base, depth).is_none();
+            if bases.iter().any(lacks) {
+                self.loaded.index.lose([number]);
+            }
         }
     }
 
@@ -533,6 +615,9 @@ impl Loading {
         let frames: Vec<_> = summary.frames.iter().map(index_file::IndexedFrame::from).collect();
         let (_, start) = self.add_pack(summary.id, summary.kind, summary.size, &frames);
         for (number, frame) in (start..).zip(&summary.frames) {
+            if frame.depth > 0 && self.loaded.state.is_any() {
+                self.suspects.push((frame.depth, number, frame.bases.clone()));
+            }
             for (slot, blob) in (0..).zip(&frame.blobs) {
                 let place = Place { frame: number, slot };
                 self.loaded.index.insert_stored(&blob.id, place)?;
@@ -578,7 +663,8 @@ mod tests {
         summary.frames.push(frame_after(&summary));
         let honest = repository.files.list(folder::INDEX).unwrap()[0].0;
         for (false_one, second) in [(FileId([0; 16]), honest), (FileId([0xFF; 16]), FileId([0xFF; 16]))] {
-            let bytes = index_file::encode(&repository.files.keys, false_one, std::slice::from_ref(&summary)).unwrap();
+            let bytes =
+                index_file::encode(&repository.files.keys, false_one, 0, std::slice::from_ref(&summary)).unwrap();
             let name = name_in(folder::INDEX, false_one);
             repository.files.storage.put(&name, &[&bytes]).unwrap();
             let heard = Arc::new(Mutex::new(Vec::new()));
@@ -586,7 +672,7 @@ mod tests {
                 let heard = heard.clone();
                 move |warning| heard.lock().unwrap().push(warning)
             });
-            let loaded = LoadedIndex::load(&repository.watched_by(&Arc::new(monitor))).unwrap();
+            let loaded = LoadedIndex::load(&repository.watched_by(&Arc::new(monitor)), View::Reader).unwrap();
             let warnings = std::mem::take(&mut *heard.lock().unwrap());
             assert!(
                 matches!(&warnings[..], [Warning::Repository { error: Error::Contradiction { index, pack } }]
@@ -611,7 +697,7 @@ mod tests {
         repository.backup(&BackupOptions::default().path("src/source")).unwrap();
         let first = repository.files.list(folder::INDEX).unwrap()[0].0;
         repository.backup(&BackupOptions::default().path("src/read")).unwrap();
-        let known = LoadedIndex::load(&repository).unwrap().index.len();
+        let known = LoadedIndex::load(&repository, View::Reader).unwrap().index.len();
         let lost = repository.files.list(folder::INDEX).unwrap();
         let lost = lost.into_iter().find(|(id, _)| *id != first).unwrap().0;
         let directory = |(id, size)| repository.files.read_directory(id, size).unwrap();
@@ -629,14 +715,14 @@ mod tests {
             .unwrap();
         contradicted.frames.push(frame_after(contradicted));
         let false_one = FileId([0xFF; 16]);
-        let bytes = index_file::encode(&repository.files.keys, false_one, &packs).unwrap();
+        let bytes = index_file::encode(&repository.files.keys, false_one, 0, &packs).unwrap();
         repository
             .files
             .storage
             .put(&name_in(folder::INDEX, false_one), &[&bytes])
             .unwrap();
         repository.files.storage.delete(&name_in(folder::INDEX, lost)).unwrap();
-        let loaded = LoadedIndex::load(&repository).unwrap();
+        let loaded = LoadedIndex::load(&repository, View::Reader).unwrap();
         assert_eq!(loaded.damaged.len(), 1, "{:?}", loaded.damaged);
         assert_eq!(loaded.index.len(), known);
         assert!(!loaded.unlisted.is_empty());

@@ -7,6 +7,7 @@ use super::lookup::Index;
 use crate::Result;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
+use crate::prune::PruneState;
 
 /// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
@@ -19,6 +20,38 @@ pub(crate) struct LoadedIndex {
     pub(crate) damaged: Vec<(Name, String)>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
+    /// The state of pruners.
+    pub(crate) state: PruneState,
+    /// Index files that were read, and that are trusted: what they list has its bases.
+    pub(crate) trusted: Vec<FileId>,
+    /// Index files that are not trusted.
+    pub(crate) untrusted: Vec<FileId>,
+}
+
+/// Whose view of the packs is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Of a reader: condemned packs are still there.
+    Reader,
+    /// Of a writer: condemned packs are missing, because they may be deleted before its snapshot is stored.
+    Writer,
+    /// Of a pruner who considers to condemn these packs, too.
+    Without(Vec<FileId>),
+}
+
+impl View {
+    /// Returns the packs that are missing in this view though they are there, ascending.
+    pub(super) fn left_out(&self, state: &PruneState) -> Vec<FileId> {
+        let mut packs = match self {
+            View::Reader => return Vec::new(),
+            View::Writer => Vec::new(),
+            View::Without(packs) => packs.clone(),
+        };
+        packs.extend(state.condemned());
+        packs.sort_unstable();
+        packs.dedup();
+        packs
+    }
 }
 
 /// A listed pack that is missing.
@@ -37,10 +70,16 @@ impl LoadedIndex {
         !self.missing.is_empty() || self.damaged.iter().any(is_pack)
     }
 
+    /// Returns whether all frames of a stored pack can be decoded.
+    pub(crate) fn is_whole(&self, pack: FileId) -> bool {
+        let frames = self.index.find_pack(pack).map(|number| self.index.frames_of(number));
+        frames.is_some_and(|mut frames| !frames.any(|frame| self.index.lost().contains(frame)))
+    }
+
     /// Returns a hash of the stored packs, those that a backup has added included; `None` if anything is
     /// missing or damaged.
     pub(crate) fn packs_hash(&self, keys: &Keys) -> Option<ChunkId> {
-        if !self.missing.is_empty() || !self.damaged.is_empty() {
+        if self.index.lacks_packs() || !self.damaged.is_empty() {
             return None;
         }
         let mut hash = keys.chunk_hasher();

@@ -147,6 +147,11 @@ impl Index {
         self.missing.insert(pack);
     }
 
+    /// Returns whether any pack that is listed is missing.
+    pub(crate) fn lacks_packs(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
     /// Records that these frames can't be decoded. Their chunks count as unknown.
     pub(super) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
         for frame in frames {

@@ -12,6 +12,7 @@ use ibid_storage::ErrorKind;
 use super::run::{Run, RunWriter};
 use crate::cache::{Cache, Kept};
 use crate::layout::{folder, name_in};
+use crate::prune::PruneState;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// Index files up to this size are merged whatever their sizes, bytes.
@@ -38,17 +39,23 @@ impl Repository {
         if files.is_empty() {
             return Ok(false);
         }
+        let state = PruneState::read(&self.files)?;
         let mut indexes = Vec::new();
         for id in &files {
             match self.files.read_index(*id) {
-                Ok(index) => indexes.push(index),
+                Ok(index) if state.trusts(*id, index.epoch()) => indexes.push(index),
+                // A pruner will deal with it.
+                Ok(_) => return Ok(false),
                 // It is damaged, or another process has merged it. A check reports damage.
                 Err(error) if error.is_fault() => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
         let id = FileId::random();
-        let merged = index_file::merge(&self.files.keys, id, &indexes).map_err(Error::damaged("the merged index"))?;
+        let merged = index_file::merge(&self.files.keys, id, state.number, &indexes, |pack| {
+            !state.is_doomed(pack)
+        })
+        .map_err(Error::damaged("the merged index"))?;
         drop(indexes);
         self.files.storage.put(&name_in(folder::INDEX, id), &[&merged])?;
         if let Some(cache) = &self.cache
@@ -93,8 +100,10 @@ fn alike(files: Vec<(FileId, u64)>, many: usize, bytes_max: u64) -> Vec<FileId> 
 fn cover(cache: &Cache, keys: &Keys, monitor: &Monitor, merged: &[FileId], id: FileId) -> Result<()> {
     let runs: Vec<Run> = cache.files(keys, monitor);
     let covered: HashSet<FileId> = runs.iter().flat_map(|run| run.covers()).copied().collect();
+    // It is of use as long as they are.
+    let epoch = runs.iter().map(|run| run.trailer.epoch).min().unwrap_or(0);
     if merged.iter().all(|id| covered.contains(id)) {
-        let mut writer = RunWriter::new(keys, &cache.make::<Run>()?, true)?;
+        let mut writer = RunWriter::new(keys, &cache.make::<Run>()?, true, epoch)?;
         writer.begin_entries(0)?;
         writer.finish(vec![id])?;
     }

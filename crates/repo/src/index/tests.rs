@@ -173,7 +173,7 @@ fn of_two_copies_of_a_chunk_that_is_used_whose_frame_is_less_deep() {
 /// Makes a run of packs of `frames` frames of 10 chunks each; chunks have the numbers in order, and
 /// frames the depths 0 to 2.
 fn run(scratch: &Scratch, numbers: std::ops::Range<u64>, absorbed: Option<Run>) -> Run {
-    let mut building = Building::new(scratch, &scratch.folder, false).unwrap();
+    let mut building = Building::new(scratch, &scratch.folder, false, 0).unwrap();
     if let Some(run) = absorbed {
         building.absorb(Arc::new(run)).unwrap();
     }

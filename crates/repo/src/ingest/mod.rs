@@ -58,15 +58,21 @@ pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
-use crate::index::LoadedIndex;
-use crate::layout::{folder, name_in};
+use crate::index::{LoadedIndex, View};
+use crate::layout::folder;
+use crate::prune::PruneState;
+use crate::session::{OpenSession, SessionEnd};
 use crate::similar;
+use crate::snapshots::next_sequence;
 use crate::source::Filter;
-use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning};
+use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning, clock};
 
 /// A backup that stores more chunks than this brings the local cache up to date itself. Fewer can be
 /// read by the next command in a few milliseconds.
 const CHUNKS_CACHED_AT_ONCE: u64 = 64 << 10;
+/// A snapshot that is dated later than so many seconds from now is from the future: clocks of machines
+/// differ by less.
+const FUTURE_SECONDS: i64 = 3600;
 
 impl Repository {
     /// Makes a snapshot. When this returns `Ok`, the snapshot is durable: complete, and readable
@@ -113,10 +119,66 @@ impl Repository {
     }
 
     fn run_backup(&self, input: read::Input, unresolved: u64, options: &BackupOptions) -> Result<BackupSummary> {
-        let started = Instant::now();
         let filter = Arc::new(Filter::new(&options.excludes)?);
+        let again = match &input {
+            read::Input::Paths(paths) => Some(paths.clone()),
+            // A stream can be read once.
+            _ => None,
+        };
+        let mut input = input;
+        loop {
+            let filter = filter.clone();
+            if let Some(summary) = self.run_session(input, filter, unresolved, options)? {
+                return Ok(summary);
+            }
+            let Some(paths) = &again else {
+                return Err(Error::SessionEnded);
+            };
+            self.monitor.warn(Warning::BackupBeginsAgain);
+            input = read::Input::Paths(paths.clone());
+        }
+    }
+
+    /// Makes a backup in a session of its own. Returns `None` if a pruner has ended the session.
+    fn run_session(
+        &self,
+        input: read::Input,
+        filter: Arc<Filter>,
+        unresolved: u64,
+        options: &BackupOptions,
+    ) -> Result<Option<BackupSummary>> {
+        let started = Instant::now();
+        let paths = recorded_paths(&input);
+        let mut session = if options.dry_run {
+            None
+        } else {
+            let session = OpenSession::begin(&self.files, "backup", &options.program, &paths)?;
+            // Before this, a pruner may delete what the index lists.
+            Some(session)
+        };
+        let done = self.back_up(started, input, paths, filter, unresolved, options, session.as_mut());
+        if let Some(session) = session
+            && let Err(error) = session.end(&self.files)
+        {
+            // A pruner will find that it has ended.
+            self.monitor.warn(Warning::Repository { error });
+        }
+        done
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "called once")]
+    fn back_up(
+        &self,
+        started: Instant,
+        input: read::Input,
+        paths: Vec<Vec<u8>>,
+        filter: Arc<Filter>,
+        unresolved: u64,
+        options: &BackupOptions,
+        mut session: Option<&mut OpenSession>,
+    ) -> Result<Option<BackupSummary>> {
         let loaded = self.load_own_index(options)?;
-        let origin = self.origin(&input, options)?;
+        let origin = self.origin(&input, paths, options)?;
         let parent_is_complete = origin
             .parent
             .as_ref()
@@ -138,30 +200,33 @@ impl Repository {
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
-        let (id, size) = if options.dry_run {
-            (None, 0)
-        } else {
-            self.put_snapshot(&snapshot)?
+        let stored = match &mut session {
+            None => None,
+            Some(session) => match session.put(&self.files, &snapshot)? {
+                SessionEnd::Void => return Ok(None),
+                SessionEnd::Stored(size) => Some((session.id, size)),
+            },
         };
-        if let (Some(cache), Some(packs), Some(snapshot)) = (&self.cache, packs, id)
+        if let Some((snapshot, _)) = stored
+            && let (Some(cache), Some(packs)) = (&self.cache, packs)
             && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
         {
             self.monitor.warn(Warning::Cache { error });
         }
-        if id.is_some()
+        if stored.is_some()
             && let Err(error) = self.merge_index_files()
         {
             // The snapshot is durable. The next backup tries again.
             self.monitor.warn(Warning::Repository { error });
         }
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
-        Ok(BackupSummary {
-            id,
+        Ok(Some(BackupSummary {
+            id: stored.map(|(id, _)| id),
             parent: snapshot.parent,
-            written: tally.written + size,
+            written: tally.written + stored.map_or(0, |(_, size)| size),
             duration_ms: duration_ms(),
             ..tally
-        })
+        }))
     }
 
     /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
@@ -195,7 +260,7 @@ impl Repository {
     fn refresh_cache(&self, new_chunks: u64, similarity: Similarity) {
         if self.cache.is_some() && new_chunks >= CHUNKS_CACHED_AT_ONCE {
             // Loading brings the cache up to date.
-            let index = LoadedIndex::load(self).map(drop);
+            let index = LoadedIndex::load(self, View::Reader).map(drop);
             let sketches = || match similarity {
                 Similarity::Off => Ok(()),
                 _ => similar::refresh(self),
@@ -210,7 +275,10 @@ impl Repository {
     /// and must not be used by other operations.
     fn load_own_index(&self, options: &BackupOptions) -> Result<LoadedIndex> {
         self.refresh();
-        let loaded = LoadedIndex::load(self)?;
+        if !options.dry_run {
+            PruneState::read(&self.files)?.settled(&self.files)?;
+        }
+        let loaded = LoadedIndex::load(self, View::Writer)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
             self.retain_copies(&loaded)?;
@@ -218,52 +286,49 @@ impl Repository {
         Ok(loaded)
     }
 
-    /// Resolves the paths, and selects the snapshot to compare with.
-    fn origin(&self, input: &read::Input, options: &BackupOptions) -> Result<Origin> {
+    /// Selects the snapshot to compare with, and the place of the new one in their order.
+    fn origin(&self, input: &read::Input, paths: Vec<Vec<u8>>, options: &BackupOptions) -> Result<Origin> {
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
-        let (paths, is_stream): (Vec<Vec<u8>>, bool) = match input {
-            read::Input::Stream(stream) => (vec![[b"/", stream.name.as_slice()].concat()], true),
-            read::Input::Paths(paths) => (
-                paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
-                false,
-            ),
-            read::Input::Image(path, _) => (vec![path.as_os_str().as_bytes().to_vec()], false),
+        let mut snapshots = self.snapshots_with(|_, error| self.monitor.warn(Warning::Repository { error }))?;
+        let sequence = next_sequence(&snapshots, options.time);
+        let parent = match (&options.parent, input) {
+            (Some(wanted), _) => Some(self.snapshot(wanted)?),
+            (None, read::Input::Stream(_)) => None,
+            (None, _) => {
+                snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
+                self.parent_among(snapshots)
+            }
         };
-        let parent = self.parent(options, &host, &paths, is_stream, &self.monitor)?;
-        Ok(Origin { host, paths, parent })
+        Ok(Origin {
+            host,
+            paths,
+            parent,
+            sequence,
+        })
     }
 
-    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<(Option<FileId>, u64)> {
-        let id = FileId::random();
-        let bytes = snapshot
-            .encode(&self.files.keys, id)
-            .map_err(Error::damaged("the new snapshot"))?;
-        self.files.storage.put(&name_in(folder::SNAPSHOTS, id), &[&bytes])?;
-        if let Some(copies) = &self.files.copies {
-            copies.put(folder::SNAPSHOTS, id, &bytes);
+    /// Returns the last of these snapshots that is not from the future.
+    fn parent_among(&self, mut snapshots: Vec<SnapshotInfo>) -> Option<SnapshotInfo> {
+        let now = clock::now().seconds.saturating_add(FUTURE_SECONDS);
+        while let Some(info) = snapshots.pop() {
+            if info.snapshot.time.seconds <= now {
+                return Some(info);
+            }
+            self.monitor.warn(Warning::FromTheFuture {
+                snapshot: info.short_id(),
+                time: info.snapshot.time,
+            });
         }
-        Ok((Some(id), bytes.len() as u64))
+        None
     }
+}
 
-    /// Returns the snapshot to compare with. If it can't be read, the backup goes on without it and
-    /// reads all files.
-    fn parent(
-        &self,
-        options: &BackupOptions,
-        host: &str,
-        paths: &[Vec<u8>],
-        is_stream: bool,
-        monitor: &Monitor,
-    ) -> Result<Option<SnapshotInfo>> {
-        if let Some(wanted) = &options.parent {
-            return self.snapshot(wanted).map(Some);
-        }
-        if is_stream {
-            return Ok(None);
-        }
-        let mut snapshots = self.snapshots_with(|_, error| monitor.warn(Warning::Repository { error }))?;
-        snapshots.retain(|s| s.snapshot.host == host && s.snapshot.paths == paths);
-        Ok(snapshots.pop())
+/// Returns the paths that a snapshot records.
+fn recorded_paths(input: &read::Input) -> Vec<Vec<u8>> {
+    match input {
+        read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
+        read::Input::Paths(paths) => paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
+        read::Input::Image(path, _) => vec![path.as_os_str().as_bytes().to_vec()],
     }
 }
 
@@ -272,6 +337,7 @@ struct Origin {
     host: String,
     paths: Vec<Vec<u8>>,
     parent: Option<SnapshotInfo>,
+    sequence: u64,
 }
 
 impl Origin {
@@ -288,6 +354,7 @@ impl Origin {
         tags.dedup();
         Snapshot {
             time: options.time.unwrap_or(reading_began),
+            sequence: self.sequence,
             duration_ms,
             host: self.host,
             user: crate::source::user_name(),
@@ -295,6 +362,7 @@ impl Origin {
             paths: self.paths,
             tags,
             parent: self.parent.map(|parent| parent.id),
+            original: None,
             root: built.root,
             users: built.users,
             groups: built.groups,

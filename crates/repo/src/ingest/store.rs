@@ -137,6 +137,10 @@ impl Stored {
     pub(crate) fn list_packs(&self, job: &Job<'_>) -> Result<()> {
         for &(id, size) in &job.loaded.unlisted {
             job.monitor.check_cancelled()?;
+            // An index file lists only frames whose bases are there.
+            if !job.loaded.is_whole(id) {
+                continue;
+            }
             match job.repository.files.read_directory(id, size) {
                 Ok(summary) => self.add_unlisted(job, summary)?,
                 // It could be read a moment ago. The next command reports it.
@@ -167,7 +171,8 @@ impl Stored {
         while !rest.is_empty() {
             let count = packs_of_one_index_file(rest, unlisted_max(job.repository.memory));
             let id = FileId::random();
-            let bytes = index_file::encode(&job.repository.files.keys, id, &rest[..count])
+            let epoch = job.loaded.state.number;
+            let bytes = index_file::encode(&job.repository.files.keys, id, epoch, &rest[..count])
                 .map_err(Error::damaged("the new index"))?;
             if !job.options.dry_run {
                 job.repository

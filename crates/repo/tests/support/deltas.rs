@@ -154,6 +154,7 @@ impl Writer {
         self.pack(&[Frame::whole(&[listing.clone()])]);
         let snapshot = Snapshot {
             time: Time::default(),
+            sequence: 1,
             duration_ms: 0,
             host: "host".into(),
             user: "user".into(),
@@ -161,6 +162,7 @@ impl Writer {
             paths: vec![b"/".to_vec()],
             tags: vec![],
             parent: None,
+            original: None,
             root: content(&listing),
             users: vec![],
             groups: vec![],
@@ -174,7 +176,10 @@ impl Writer {
     /// Stores an index file that lists these packs.
     pub fn index(&self, packs: &[PackSummary]) {
         let id = FileId::random();
-        self.put(&format!("index/{id}"), &index::encode(&self.keys, id, packs).unwrap());
+        self.put(
+            &format!("index/{id}"),
+            &index::encode(&self.keys, id, 0, packs).unwrap(),
+        );
     }
 
     /// Returns the directory of a pack.

@@ -59,7 +59,7 @@ impl<'a> Sorter<'a> {
     fn spill(&mut self) -> Result<()> {
         self.entries.sort_unstable();
         let run = in_some_folder(self.folder, |folder| {
-            let mut writer = RunWriter::new(self.keys, folder, false)?;
+            let mut writer = RunWriter::new(self.keys, folder, false, 0)?;
             writer.begin_entries(self.value_bits)?;
             let mut entries = self.entries.iter();
             entries.try_for_each(|(id, value)| writer.entry(*id, *value))?;

@@ -28,7 +28,7 @@ impl RunStack {
         each: impl Fn(&mut dyn FnMut(ShortId, u64) -> Result<()>) -> Result<()>,
     ) -> Result<()> {
         let run = scratch.in_some_folder(|folder| {
-            let mut writer = RunWriter::new(&scratch.files.keys, folder, false)?;
+            let mut writer = RunWriter::new(&scratch.files.keys, folder, false, 0)?;
             writer.begin_entries(NUMBER_BITS)?;
             each(&mut |id, value| writer.entry(id, value))?;
             writer.finish(Vec::new())
@@ -64,7 +64,7 @@ pub(super) fn alike(runs: &[Arc<Run>]) -> Option<usize> {
 
 /// Merges runs of entries, with numbers of at most so many bits, into a temporary one in this folder.
 pub(super) fn merge(keys: &Keys, folder: &Path, runs: &[Arc<Run>], value_bits: u32) -> Result<Run> {
-    let mut writer = RunWriter::new(keys, folder, false)?;
+    let mut writer = RunWriter::new(keys, folder, false, 0)?;
     writer.begin_entries(value_bits)?;
     let mut merge = Merge::new(runs.iter().cloned().map(Merged::temporary).collect())?;
     while let Some((id, value)) = merge.next()? {

@@ -40,7 +40,8 @@ struct Packs {
 
 impl RunWriter {
     /// Begins a run in this folder, where it stays or is a file without a name.
-    pub(crate) fn new(keys: &Keys, folder: &Path, stays: bool) -> Result<RunWriter> {
+    /// `epoch` is the number of the last entry of the prune log.
+    pub(crate) fn new(keys: &Keys, folder: &Path, stays: bool, epoch: u64) -> Result<RunWriter> {
         let mut file = SealedWriter::new(keys, folder, stays)?;
         file.plain(&Trailer::head())?;
         Ok(RunWriter {
@@ -51,7 +52,10 @@ impl RunWriter {
             frames: FramePageBuilder::new(),
             entries: EntryPageBuilder::new(0),
             packs: Packs::default(),
-            trailer: Trailer::default(),
+            trailer: Trailer {
+                epoch,
+                ..Trailer::default()
+            },
             tables: Tables::default(),
         })
     }

@@ -1,0 +1,69 @@
+//! Sessions that were open when packs were condemned: have they ended, and if not, for how long do we wait?
+
+use std::collections::BTreeSet;
+
+use ibid_format::{FileId, snapshot};
+use ibid_storage::{ErrorKind, Name};
+
+use super::{PruneOptions, PruneState, WaitingFor};
+use crate::layout::{folder, name_in};
+use crate::session::SessionState;
+use crate::{Error, Repository, Result, clock};
+
+impl Repository {
+    /// Returns those of the sessions that were seen which must still be waited for. Those whose process is gone,
+    /// those that have lasted too long, and those to give up on are ended.
+    pub(super) fn decide(&self, state: &PruneState, options: &PruneOptions) -> Result<Vec<WaitingFor>> {
+        let seen: BTreeSet<FileId> = state
+            .entry
+            .batches
+            .iter()
+            .flat_map(|batch| batch.seen.iter().flatten())
+            .copied()
+            .collect();
+        let mut waiting = Vec::new();
+        for id in seen {
+            let info = match self.session(id) {
+                // Its file is deleted once its snapshot is stored, or will never be.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) if error.is_fault() => None,
+                info => Some(info?),
+            };
+            let first_seen = state
+                .entry
+                .batches
+                .iter()
+                .filter(|batch| batch.seen.iter().flatten().any(|seen| *seen == id));
+            let first_seen = first_seen.map(|batch| batch.time.seconds).min().unwrap_or(i64::MAX);
+            let waited = clock::now().seconds.saturating_sub(first_seen);
+            let is_patient = u64::try_from(waited).unwrap_or(0) < options.patience.as_secs();
+            match info.as_ref().map_or(SessionState::Unknown, |info| info.state) {
+                SessionState::Ended => self.delete_if_there(&name_in(folder::SESSIONS, id))?,
+                // Should it live all the same, it will notice.
+                SessionState::Dead => self.end_session(id)?,
+                _ if !is_patient || options.give_up_on.contains(&id) => self.end_session(id)?,
+                _ => waiting.push(WaitingFor { id, info }),
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Ends a session by a void file in its snapshot's place. If the snapshot came first, that ends it, too.
+    pub(super) fn end_session(&self, id: FileId) -> Result<()> {
+        let bytes = snapshot::encode_void(&self.files.keys, id).map_err(Error::damaged("a void file"))?;
+        match self.files.storage.put(&name_in(folder::SNAPSHOTS, id), &[&bytes]) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => {}
+        }
+        // The backup that notices deletes its file, too.
+        self.delete_if_there(&name_in(folder::SESSIONS, id))
+    }
+
+    /// Deletes a file unless it is gone already.
+    pub(super) fn delete_if_there(&self, name: &Name) -> Result<()> {
+        match self.files.storage.delete(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

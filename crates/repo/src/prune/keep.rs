@@ -1,0 +1,199 @@
+//! Whether packs can go: what stays must have all that snapshots need, and the bases of all its frames.
+
+use std::collections::HashSet;
+
+use ibid_format::pack::PackSummary;
+use ibid_format::run::ShortId;
+use ibid_format::{ChunkPrefix, FileId};
+
+use crate::index::{IdMap, LoadedIndex, find_base};
+use crate::tree::Reach;
+use crate::{Repository, Result, SnapshotInfo};
+
+/// What was looked at when packs were condemned. All of it is as it was, as long as the log has not gone on.
+pub(super) struct Known {
+    snapshots: HashSet<FileId>,
+    packs: IdMap,
+}
+
+impl Known {
+    fn has_snapshot(known: Option<&Known>, id: FileId) -> bool {
+        known.is_some_and(|known| known.snapshots.contains(&id))
+    }
+
+    fn has_pack(known: Option<&Known>, id: FileId) -> Result<bool> {
+        match known {
+            Some(known) => Ok(known.packs.get(ShortId::of_file(id))?.is_some()),
+            None => Ok(false),
+        }
+    }
+}
+
+/// A search for packs that can't go.
+struct Search<'a> {
+    repository: &'a Repository,
+    /// All packs, and those that stay.
+    all: &'a LoadedIndex,
+    kept: &'a LoadedIndex,
+    goes: HashSet<FileId>,
+    needed: HashSet<FileId>,
+    met: HashSet<u32>,
+    /// The directory that was read last.
+    directory: Option<PackSummary>,
+}
+
+impl Repository {
+    /// Returns those of the packs `goes` that are needed after all: `kept` does not have them, `all` has. What
+    /// `known` says was looked at need not be looked at again. Also returns what has been looked at now.
+    pub(super) fn still_needed(
+        &self,
+        all: &LoadedIndex,
+        kept: &LoadedIndex,
+        snapshots: &[SnapshotInfo],
+        known: Option<&Known>,
+        goes: &[FileId],
+    ) -> Result<(HashSet<FileId>, Known)> {
+        let mut search = Search {
+            repository: self,
+            all,
+            kept,
+            goes: goes.iter().copied().collect(),
+            needed: HashSet::new(),
+            met: HashSet::new(),
+            directory: None,
+        };
+        self.refresh();
+        let reader = self.tree_reader()?;
+        let mut reach = Reach::new(self, &reader);
+        let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
+        for info in new {
+            reach.visit(&info.snapshot.root, &mut |id, _| {
+                if kept.index.get_stored(id).is_none()
+                    && let Some(place) = all.index.get_stored(id)
+                {
+                    search.keep(place.frame)?;
+                }
+                Ok(())
+            })?;
+        }
+        let mut now_known = Known {
+            snapshots: snapshots.iter().map(|info| info.id).collect(),
+            packs: IdMap::new(&self.scratch()),
+        };
+        for (number, pack) in kept.index.packs() {
+            self.monitor.check_cancelled()?;
+            now_known.packs.insert(ShortId::of_file(pack.id), 0)?;
+            if !Known::has_pack(known, pack.id)? {
+                search.frames_of(number)?;
+            }
+        }
+        Ok((search.needed, now_known))
+    }
+
+    /// Returns the index files that list only frames whose bases are there, ascending.
+    pub(super) fn verified(&self, loaded: &LoadedIndex) -> Result<Vec<FileId>> {
+        let mut verified = loaded.trusted.clone();
+        for &id in &loaded.untrusted {
+            match self.files.read_index(id) {
+                Ok(file) => {
+                    if file.packs().all(|pack| loaded.is_whole(pack.id)) {
+                        verified.push(id);
+                    }
+                }
+                Err(error) if error.is_fault() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        verified.sort_unstable();
+        Ok(verified)
+    }
+
+    /// Returns those of the doomed packs that are still there, or in an index file.
+    pub(super) fn still_listed(&self, loaded: &LoadedIndex, doomed: &[FileId]) -> Result<Vec<FileId>> {
+        if doomed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut listed: HashSet<FileId> = HashSet::new();
+        for &id in loaded.trusted.iter().chain(&loaded.untrusted) {
+            match self.files.read_index(id) {
+                Ok(file) => listed.extend(
+                    file.packs()
+                        .map(|pack| pack.id)
+                        .filter(|pack| doomed.binary_search(pack).is_ok()),
+                ),
+                Err(error) if error.is_fault() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.files.each(crate::layout::folder::PACKS, |id, _| {
+            if doomed.binary_search(&id).is_ok() {
+                listed.insert(id);
+            }
+            Ok(())
+        })?;
+        Ok(doomed.iter().filter(|pack| listed.contains(pack)).copied().collect())
+    }
+}
+
+impl Search<'_> {
+    /// Keeps a frame of `all`, and what it is decoded from.
+    fn keep(&mut self, frame: u32) -> Result<()> {
+        let mut todo = vec![frame];
+        while let Some(frame) = todo.pop() {
+            if !self.met.insert(frame) {
+                continue;
+            }
+            let found = self.all.index.frame(frame);
+            let pack = self.all.index.pack(found.pack);
+            if self.goes.contains(&pack.id) {
+                self.needed.insert(pack.id);
+            }
+            if found.depth > 0 {
+                let bases = self.bases(pack.id, pack.size, found.offset)?;
+                todo.extend(bases.into_iter().filter_map(|base| self.only_in_all(base, found.depth)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the frame of a base in `all`, if those that stay have no copy that counts.
+    fn only_in_all(&self, base: ChunkPrefix, depth: u8) -> Option<u32> {
+        match find_base(self.kept, base, depth) {
+            Some(_) => None,
+            None => find_base(self.all, base, depth).map(|place| place.frame),
+        }
+    }
+
+    /// Returns the bases of a frame; none if its pack can't be read.
+    fn bases(&mut self, pack: FileId, size: u64, offset: u32) -> Result<Vec<ChunkPrefix>> {
+        if self.directory.as_ref().is_none_or(|directory| directory.id != pack) {
+            self.directory = match self.repository.files.read_directory(pack, size) {
+                Ok(directory) => Some(directory),
+                Err(error) if error.is_fault() => None,
+                Err(error) => return Err(error),
+            };
+        }
+        let frames = self.directory.iter().flat_map(|directory| &directory.frames);
+        let mut of_offset = frames.filter(|frame| frame.offset == offset);
+        Ok(of_offset.next().map_or(Vec::new(), |frame| frame.bases.clone()))
+    }
+
+    /// Keeps the bases of all frames of a pack that stays.
+    fn frames_of(&mut self, number: u32) -> Result<()> {
+        let index = &self.kept.index;
+        let pack = index.pack(number);
+        let deltas: Vec<_> = index
+            .frames_of(number)
+            .map(|frame| index.frame(frame))
+            .filter(|frame| frame.depth > 0)
+            .collect();
+        for frame in deltas {
+            for base in self.bases(pack.id, pack.size, frame.offset)? {
+                if let Some(base) = self.only_in_all(base, frame.depth) {
+                    self.keep(base)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

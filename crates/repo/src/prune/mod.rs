@@ -1,0 +1,252 @@
+//! Deleting what no snapshot needs, beside running backups and without locks.
+//!
+//! `docs/prune.md` explains the protocol and why it is safe; `ibid-sim model` tries it, and leaves out each
+//! of its rules in turn.
+//!
+//! | step | module |
+//! |---|---|
+//! | What is needed, and what is to go? | [`plan`] |
+//! | Needed frames of packs that are to go are moved. | [`repack`] |
+//! | The packs are condemned: to backups they are missing from now on. | [`log`], [`keep`] |
+//! | Sessions that were open are listed, and have ended or are ended. | [`decide`] |
+//! | What is needed after all is released, the rest is doomed. | [`keep`] |
+//! | Index files and sketches are written without it, and it is deleted. | [`sweep`] |
+
+mod decide;
+mod keep;
+mod log;
+mod options;
+mod plan;
+mod repack;
+mod sweep;
+
+use ibid_format::FileId;
+use ibid_format::prune_log::{Batch, Entry};
+pub(crate) use log::PruneState;
+pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
+
+use crate::index::{LoadedIndex, View};
+use crate::layout::{folder, name_in};
+use crate::{Error, Repository, Result, clock};
+use keep::Known;
+use plan::Plan;
+
+/// Times that a pruner begins again because another one was faster.
+const TRIES_MAX: usize = 10;
+
+impl Repository {
+    /// Returns what [`prune`](Repository::prune) would do.
+    ///
+    /// # Errors
+    /// As [`prune`](Repository::prune).
+    pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
+        let loaded = LoadedIndex::load(self, View::Writer)?;
+        let snapshots = self.snapshots()?;
+        Ok(Plan::make(self, &loaded, &snapshots, options)?.estimate)
+    }
+
+    /// Frees what no snapshot needs. Backups, restores and other prunes may run beside it, and it may be
+    /// killed at any moment: the next one goes on.
+    ///
+    /// What sessions may still need that were open when it began is freed by a later prune, once they have
+    /// ended. [`PruneSummary::waiting`] names them.
+    ///
+    /// # Errors
+    /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed.
+    /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage.
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, PruneOptions, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// let repository = Repository::init(storage, Some(b"secret"), &init)?;
+    /// let summary = repository.backup(&BackupOptions::default().path("src"))?;
+    /// repository.forget(&[summary.id.unwrap()])?;
+    /// let pruned = repository.prune(&PruneOptions::default())?;
+    /// assert!(pruned.freed() > 0 && pruned.stored < 20_000);
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
+        let mut summary = PruneSummary::default();
+        // What an earlier one has begun.
+        self.settle_batches(options, None, &mut summary)?;
+        self.sweep(&[], &mut summary)?;
+        for _ in 0..TRIES_MAX {
+            if let Some(known) = self.condemn_garbage(options, &mut summary)? {
+                self.refresh();
+                self.settle_batches(options, known.known, &mut summary)?;
+                self.sweep(&known.moves, &mut summary)?;
+                self.drop_forgotten(&known.forgotten)?;
+                self.refresh();
+                summary.stored = self.stored_bytes()?;
+                return Ok(summary);
+            }
+        }
+        Err(Error::PruneBusy)
+    }
+
+    /// Moves what is needed out of the packs that are to go, and condemns them. Returns `None` if another
+    /// pruner was faster.
+    fn condemn_garbage(&self, options: &PruneOptions, summary: &mut PruneSummary) -> Result<Option<Condemned>> {
+        let forgotten = self.files.list(folder::FORGOTTEN)?;
+        let loaded = LoadedIndex::load(self, View::Writer)?;
+        loaded.settle(&self.files)?;
+        let snapshots = self.snapshots()?;
+        let plan = Plan::make(self, &loaded, &snapshots, options)?;
+        summary.estimate = plan.estimate;
+        let mut condemned = Condemned {
+            known: None,
+            moves: Vec::new(),
+            forgotten: forgotten.into_iter().map(|(id, _)| id).collect(),
+        };
+        self.list_whole_packs(&loaded)?;
+        if plan.goes.is_empty() {
+            return Ok(Some(condemned));
+        }
+        let (moves, goes) = self.repack(&loaded, &plan, summary)?;
+        condemned.moves = moves;
+        let before = loaded.state.clone();
+        drop(loaded);
+        let Some((entry, known)) = self.condemnation(&before, goes)? else {
+            return Ok(None);
+        };
+        condemned.known = known;
+        match entry {
+            None => Ok(Some(condemned)),
+            Some(entry) => Ok(log::append(&self.files, &before, entry)?.map(|_| condemned)),
+        }
+    }
+
+    /// Returns the entry that condemns those of these packs that can go, if any can. `None` if the log has gone
+    /// on since `before`.
+    #[allow(clippy::type_complexity, reason = "two results of one computation")]
+    fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<(Option<Entry>, Option<Known>)>> {
+        let all = LoadedIndex::load(self, View::Writer)?;
+        let kept = LoadedIndex::load(self, View::Without(goes.clone()))?;
+        if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
+            return Ok(None);
+        }
+        let snapshots = self.snapshots()?;
+        let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
+        let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
+        packs.sort_unstable();
+        if packs.is_empty() {
+            return Ok(Some((None, None)));
+        }
+        let mut entry = Entry {
+            fence: before.number + 1,
+            verified: self.verified(&all)?,
+            doomed: self.still_listed(&all, &before.entry.doomed)?,
+            ..before.entry.clone()
+        };
+        entry.batches.push(Batch {
+            time: clock::now(),
+            packs,
+            seen: None,
+        });
+        Ok(Some((Some(entry), Some(known))))
+    }
+
+    /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `known` says what was
+    /// looked at when the last of them were condemned.
+    fn settle_batches(&self, options: &PruneOptions, known: Option<Known>, summary: &mut PruneSummary) -> Result<()> {
+        summary.waiting.clear();
+        for _ in 0..TRIES_MAX {
+            let state = PruneState::read(&self.files)?.settled(&self.files)?;
+            if state.entry.batches.is_empty() {
+                return Ok(());
+            }
+            if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
+                let open: Vec<FileId> = self
+                    .files
+                    .list(folder::SESSIONS)?
+                    .into_iter()
+                    .map(|(id, _)| id)
+                    .collect();
+                let mut entry = state.entry.clone();
+                for batch in &mut entry.batches {
+                    if batch.seen.is_none() {
+                        batch.seen = Some(open.clone());
+                        batch.time = clock::now();
+                    }
+                }
+                log::append(&self.files, &state, entry)?;
+                continue;
+            }
+            let waiting = self.decide(&state, options)?;
+            let is_due = |batch: &Batch| {
+                let seen = batch.seen.as_deref().unwrap_or_default();
+                !waiting.iter().any(|session| seen.contains(&session.id))
+            };
+            let due: Vec<bool> = state.entry.batches.iter().map(is_due).collect();
+            summary.waiting = waiting;
+            if !due.contains(&true) {
+                return Ok(());
+            }
+            let Some(entry) = self.doom(&state, &due, known.as_ref())? else {
+                continue;
+            };
+            if log::append(&self.files, &state, entry)?.is_some() && !due.contains(&false) {
+                return Ok(());
+            }
+        }
+        Err(Error::PruneBusy)
+    }
+
+    /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
+    /// if the log has gone on.
+    fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
+        let condemned = state.condemned();
+        let all = LoadedIndex::load(self, View::Reader)?;
+        let kept = LoadedIndex::load(self, View::Writer)?;
+        if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
+            return Ok(None);
+        }
+        let snapshots = self.snapshots()?;
+        let (released, _) = self.still_needed(&all, &kept, &snapshots, known, &condemned)?;
+        let mut entry = Entry {
+            verified: self.verified(&all)?,
+            ..state.entry.clone()
+        };
+        for (batch, is_due) in entry.batches.iter_mut().zip(due) {
+            batch.packs.retain(|pack| !released.contains(pack));
+            if *is_due {
+                entry.doomed.append(&mut batch.packs);
+            }
+        }
+        entry.batches.retain(|batch| !batch.packs.is_empty());
+        entry.doomed.sort_unstable();
+        entry.doomed.dedup();
+        Ok(Some(entry))
+    }
+
+    /// Deletes copies of forgotten snapshots that can't come back now.
+    fn drop_forgotten(&self, forgotten: &[FileId]) -> Result<()> {
+        for id in forgotten {
+            self.delete_if_there(&name_in(folder::FORGOTTEN, *id))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of all files of the repository but keys and config.
+    fn stored_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for folder in [folder::PACKS, folder::INDEX, folder::SNAPSHOTS, folder::SKETCHES] {
+            self.files.each(folder, |_, size| {
+                bytes += size;
+                Ok(())
+            })?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// What was done before packs were condemned.
+struct Condemned {
+    /// `None` if nothing was condemned.
+    known: Option<Known>,
+    /// Frames that were moved.
+    moves: Vec<repack::Moved>,
+    /// Forgotten snapshots that were no longer among those that are needed.
+    forgotten: Vec<FileId>,
+}

@@ -1,0 +1,185 @@
+//! Deleting doomed packs: index files and sketches are written without them first. Anybody may do this at any
+//! time, and several at once.
+
+use ibid_format::sketches::{CHUNK_BYTES, LIMIT as SKETCHES_LIMIT, Sketches};
+use ibid_format::{FileId, index as index_file};
+use ibid_storage::ErrorKind;
+
+use super::repack::Moved;
+use super::{PruneState, PruneSummary};
+use crate::layout::{folder, name_in};
+use crate::{Error, Repository, Result, similar};
+
+/// Maximum number of chunks that one index file lists.
+const LISTED_MAX: usize = 200_000;
+/// Memory budget for each of these chunks, bytes.
+const BUDGET_A_CHUNK: u64 = 2500;
+/// Maximum number of chunks in a file of sketches: as many as fit even if each has a run of its own.
+const SKETCHES_MAX: usize = SKETCHES_LIMIT as usize / 2 / (CHUNK_BYTES + 16);
+/// Memory budget for the sketches of a chunk that are written, bytes.
+const BUDGET_A_SKETCH: u64 = 600;
+
+/// Returns how many chunks go into one index file, with this memory budget.
+pub(super) fn listed_at_once(memory: u64) -> usize {
+    (memory / BUDGET_A_CHUNK).min(LISTED_MAX as u64) as usize
+}
+
+impl Repository {
+    /// Deletes what is doomed. `moved` are frames that were moved, whose sketches move with them.
+    pub(super) fn sweep(&self, moved: &[Moved], summary: &mut PruneSummary) -> Result<()> {
+        let state = PruneState::read(&self.files)?;
+        if state.entry.doomed.is_empty() && state.entry.fence == 0 {
+            return Ok(());
+        }
+        let (mut bytes, mut doomed) = (0, Vec::new());
+        self.files.each(folder::PACKS, |id, size| {
+            if state.is_doomed(id) {
+                bytes += size;
+                doomed.push(id);
+            }
+            Ok(())
+        })?;
+        self.sweep_index(&state, summary)?;
+        if !doomed.is_empty() {
+            self.sweep_sketches(&state, moved, summary)?;
+        }
+        for id in doomed {
+            self.monitor.check_cancelled()?;
+            self.delete_if_there(&name_in(folder::PACKS, id))?;
+            if let Some(copies) = &self.files.copies {
+                copies.remove(folder::PACKS, id);
+            }
+            summary.packs_deleted += 1;
+        }
+        summary.deleted += bytes;
+        Ok(())
+    }
+
+    /// Writes index files without doomed packs, and small ones together. Those that are not trusted go: what they
+    /// list is listed by others, or is found by its own directory.
+    fn sweep_index(&self, state: &PruneState, summary: &mut PruneSummary) -> Result<()> {
+        let bytes_max = (self.memory / 8).min(24 << 20);
+        let (mut group, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (id, size) in self.files.list(folder::INDEX)? {
+            self.monitor.check_cancelled()?;
+            let file = match self.files.read_index(id) {
+                Ok(file) => file,
+                // Another process has merged it; a check tells of damage.
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            if !state.trusts(id, file.epoch()) {
+                self.delete_if_there(&name_in(folder::INDEX, id))?;
+                continue;
+            }
+            let lists_doomed = file.packs().any(|pack| state.is_doomed(pack.id));
+            if !lists_doomed {
+                continue;
+            }
+            if bytes + size > bytes_max && !group.is_empty() {
+                self.merge_index(state, &group, &ids, summary)?;
+                (group, ids, bytes) = (Vec::new(), Vec::new(), 0);
+            }
+            bytes += size;
+            group.push(file);
+            ids.push(id);
+        }
+        if !group.is_empty() {
+            self.merge_index(state, &group, &ids, summary)?;
+        }
+        Ok(())
+    }
+
+    fn merge_index(
+        &self,
+        state: &PruneState,
+        files: &[index_file::Index],
+        ids: &[FileId],
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
+        let is_kept = |pack| !state.is_doomed(pack);
+        if files.iter().any(|file| file.packs().any(|pack| is_kept(pack.id))) {
+            let id = FileId::random();
+            let bytes = index_file::merge(&self.files.keys, id, state.number, files, is_kept)
+                .map_err(Error::damaged("the merged index"))?;
+            self.files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+        }
+        for id in ids {
+            self.delete_if_there(&name_in(folder::INDEX, *id))?;
+            summary.files_merged += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes sketches without those of doomed packs, and with the places of frames that were moved. Files of
+    /// sketches become few.
+    fn sweep_sketches(&self, state: &PruneState, moved: &[Moved], summary: &mut PruneSummary) -> Result<()> {
+        let most = SKETCHES_MAX.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
+        let mut out: Option<Sketches> = None;
+        let (mut chunks, mut replaced) = (0, Vec::new());
+        for (id, _) in self.files.list(folder::SKETCHES)? {
+            self.monitor.check_cancelled()?;
+            let mut is_changed = false;
+            let mut sketches = match similar::read(&self.files, id) {
+                Ok(sketches) => sketches,
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            sketches.runs.retain_mut(|run| {
+                if !state.is_doomed(run.pack) {
+                    return true;
+                }
+                is_changed = true;
+                let from = (run.pack, run.offset);
+                let at = moved.binary_search_by_key(&from, |moved| moved.from);
+                if let Ok(at) = at {
+                    (run.pack, run.offset) = moved[at].to;
+                }
+                at.is_ok()
+            });
+            let count: usize = sketches.runs.iter().map(|run| run.chunks.len()).sum();
+            if !is_changed && count > most / 2 {
+                continue;
+            }
+            if chunks + count > most && chunks > 0 {
+                self.put_sketches(out.take(), &mut replaced, summary)?;
+                chunks = 0;
+            }
+            chunks += count;
+            replaced.push(id);
+            match &mut out {
+                None => out = Some(sketches),
+                Some(out) => {
+                    out.time = out.time.max(sketches.time);
+                    out.runs.append(&mut sketches.runs);
+                }
+            }
+        }
+        self.put_sketches(out, &mut replaced, summary)
+    }
+
+    /// Stores these sketches in place of some files.
+    fn put_sketches(
+        &self,
+        sketches: Option<Sketches>,
+        replaced: &mut Vec<FileId>,
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
+        if let Some(sketches) = sketches.filter(|sketches| !sketches.runs.is_empty()) {
+            let id = FileId::random();
+            let bytes = sketches
+                .encode(&self.files.keys, id)
+                .map_err(Error::damaged("the new sketches"))?;
+            match self.files.storage.put(&name_in(folder::SKETCHES, id), &[&bytes]) {
+                // They are optional, and this frees space.
+                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                put => put?,
+            }
+        }
+        for id in replaced.drain(..) {
+            self.delete_if_there(&name_in(folder::SKETCHES, id))?;
+            summary.files_merged += 1;
+        }
+        Ok(())
+    }
+}

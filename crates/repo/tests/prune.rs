@@ -1,0 +1,372 @@
+//! What is forgotten is freed, what is not stays, and who is interrupted goes on.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+
+use ibid_repo::{
+    BackupOptions, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, Repository,
+    RestoreOptions, SessionState, Warning,
+};
+use ibid_storage::fault::{Flaky, ObjectFault};
+use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
+use support::{Contents, Folder, Random, backup, contents, noise, options, quick, repository, scratch};
+
+/// Returns options of a repository of small chunks, frames and packs.
+fn small() -> InitOptions {
+    quick()
+        .chunker(ibid_repo::ChunkerSettings::for_average("argmin", 8 << 10).unwrap())
+        .frame_size(32 << 10)
+        .pack_size(1 << 20)
+}
+
+/// Prunes as thoroughly as can be.
+fn prune(repository: &Repository) -> PruneSummary {
+    let options = PruneOptions::default().max_unused(Limit::Bytes(0));
+    repository.prune(&options).unwrap()
+}
+
+/// Makes snapshots of so many versions of a tree. Returns them with what was in them.
+fn versions(repository: &Repository, count: u64, seed: u64) -> Vec<(FileId, Contents)> {
+    let folder = Folder::scratch();
+    let version = |n| {
+        folder.evolve(&mut Random(seed * 1000 + n), 400_000);
+        let id = backup(repository, folder.path()).id.unwrap();
+        (id, contents(folder.path()))
+    };
+    (0..count).map(version).collect()
+}
+
+/// Restores every snapshot, and compares it with what was backed up.
+fn restore_all<'a>(repository: &Repository, expected: impl IntoIterator<Item = &'a (FileId, Contents)>) {
+    for (id, expected) in expected {
+        let snapshot = repository.snapshot(&id.to_string()).unwrap();
+        let target = scratch();
+        let to = target.path().join("restored");
+        let summary = repository.restore(&snapshot, &to, &RestoreOptions::default()).unwrap();
+        assert_eq!(summary.failed, 0);
+        let path = std::str::from_utf8(&snapshot.snapshot.paths[0]).unwrap();
+        let restored = contents(&to.join(path.trim_start_matches('/')));
+        assert_eq!(
+            restored.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>(),
+            "snapshot {id}"
+        );
+        assert!(restored == *expected, "snapshot {id} differs");
+    }
+}
+
+fn stored(storage: &dyn Storage, folder: &str) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    let mut add = |name: Name, size| {
+        found.insert(name.as_str().to_owned(), size);
+    };
+    storage.list(folder, &mut add).unwrap();
+    found
+}
+
+fn bytes(storage: &dyn Storage) -> u64 {
+    stored(storage, "packs").values().sum()
+}
+
+#[test]
+fn what_is_forgotten_is_freed_and_the_rest_restores() {
+    for seed in 0..6 {
+        let storage = Arc::new(Memory::new());
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+        let mut all = versions(&repository, 6, seed);
+        let mut random = Random(seed);
+        for _ in 0..3 {
+            let (id, _) = all.remove(random.below(all.len() as u64) as usize);
+            repository.forget(&[id]).unwrap();
+            let before = bytes(storage.as_ref());
+            let summary = prune(&repository);
+            assert!(summary.waiting.is_empty(), "{summary:?}");
+            let report = repository.check(ReadData::All).unwrap();
+            assert!(
+                report.is_clean() && report.unlisted_packs == 0,
+                "seed {seed}: {report:#?}"
+            );
+            restore_all(&repository, &all);
+            assert!(bytes(storage.as_ref()) <= before);
+        }
+        // As small as a repository that never had the rest.
+        let fresh = Arc::new(Memory::new());
+        let other = Repository::init(fresh.clone(), Some(b"secret"), &small()).unwrap();
+        for (id, _) in &all {
+            let snapshot = repository.snapshot(&id.to_string()).unwrap();
+            let target = scratch();
+            repository
+                .restore(&snapshot, target.path(), &RestoreOptions::default())
+                .unwrap();
+            backup(&other, target.path());
+        }
+        let (left, least) = (bytes(storage.as_ref()), bytes(fresh.as_ref()));
+        assert!(
+            left * 100 <= least * 135,
+            "seed {seed}: {left} bytes are left, {least} would do"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_when_all_is_forgotten() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let all = versions(&repository, 3, 1);
+    let ids: Vec<FileId> = all.iter().map(|(id, _)| *id).collect();
+    repository.forget(&ids).unwrap();
+    let summary = prune(&repository);
+    assert_eq!(summary.packs_written, 0);
+    for folder in ["packs", "index", "sketches", "snapshots", "sessions", "forgotten"] {
+        let left = stored(storage.as_ref(), folder);
+        assert!(left.is_empty(), "{left:?}");
+    }
+    let again = versions(&repository, 2, 2);
+    restore_all(&repository, &again);
+}
+
+#[test]
+fn a_prune_with_nothing_to_do_writes_nothing() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let all = versions(&repository, 2, 3);
+    let before = stored(storage.as_ref(), "");
+    let summary = prune(&repository);
+    assert_eq!((summary.freed(), summary.packs_deleted, summary.written), (0, 0, 0));
+    assert_eq!(stored(storage.as_ref(), ""), before);
+    restore_all(&repository, &all);
+}
+
+/// Hourly backups of little, for a while.
+#[test]
+fn small_packs_become_few() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let folder = Folder::scratch();
+    for n in 0..40 {
+        folder.write(format!("file {n}"), &noise(n, 3000));
+        backup(&repository, folder.path());
+    }
+    assert!(stored(storage.as_ref(), "packs").len() >= 80);
+    let all: Vec<FileId> = repository.snapshots().unwrap().iter().map(|info| info.id).collect();
+    repository.forget(&all[..20]).unwrap();
+    prune(&repository);
+    assert!(stored(storage.as_ref(), "packs").len() <= 3);
+    assert!(stored(storage.as_ref(), "index").len() <= 8);
+    assert!(stored(storage.as_ref(), "sketches").len() <= 1);
+    assert_eq!(repository.snapshots().unwrap().len(), 20);
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
+}
+
+/// Two backups of the same data at once store it twice.
+#[test]
+fn what_two_backups_have_stored_twice_is_stored_once_after_a_prune() {
+    let storage = Arc::new(Memory::new());
+    let first = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    folder.write("data", &noise(1, 3_000_000));
+    let second = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    std::thread::scope(|scope| {
+        for repository in [&first, &second] {
+            scope.spawn(|| backup(repository, folder.path()));
+        }
+    });
+    prune(&first);
+    assert!(bytes(storage.as_ref()) < 3_300_000);
+    assert_eq!(first.snapshots().unwrap().len(), 2);
+    assert!(first.check(ReadData::All).unwrap().is_clean());
+}
+
+#[test]
+fn a_prune_that_fails_at_any_call_of_the_storage_is_completed_by_the_next() {
+    let mut failed = 0;
+    for operation in [Operation::Put, Operation::Delete, Operation::List, Operation::Get] {
+        for skip in 0..16 {
+            let storage = Arc::new(Flaky::new(Memory::new()));
+            let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+            let mut all = versions(&repository, 3, 7);
+            let (id, _) = all.remove(1);
+            repository.forget(&[id]).unwrap();
+            storage.fail(operation, skip, ObjectFault::Before(ErrorKind::PermissionDenied));
+            failed += u64::from(
+                repository
+                    .prune(&PruneOptions::default().max_unused(Limit::Bytes(0)))
+                    .is_err(),
+            );
+            storage.heal();
+            let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+            restore_all(&repository, &all);
+            let folder = Folder::scratch();
+            folder.evolve(&mut Random(skip), 100_000);
+            all.push((backup(&repository, folder.path()).id.unwrap(), contents(folder.path())));
+            let summary = prune(&repository);
+            assert!(summary.waiting.is_empty(), "{operation:?} {skip}: {summary:?}");
+            restore_all(&repository, &all);
+            let report = repository.check(ReadData::All).unwrap();
+            assert!(report.is_clean(), "{operation:?} {skip}: {report:#?}");
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+/// A session of another machine, by the files that are there while its backup runs.
+#[test]
+fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let mut all = versions(&repository, 3, 9);
+    let keys = support::deltas::Writer::of(storage.clone()).keys;
+    let session = ibid_repo::Session {
+        time: ibid_repo::Time { seconds: 0, nanos: 0 },
+        host: "elsewhere".into(),
+        user: "ada".into(),
+        program: "a test".into(),
+        action: "backup".into(),
+        paths: vec![],
+        process: ibid_repo::Process::default(),
+    };
+    let id = FileId::random();
+    let name = Name::new(&format!("sessions/{id}")).unwrap();
+    storage.put(&name, &[&session.encode(&keys, id).unwrap()]).unwrap();
+    let sessions = repository.sessions(|_, error| panic!("{error}")).unwrap();
+    assert_eq!(
+        sessions.iter().map(|info| (info.id, info.state)).collect::<Vec<_>>(),
+        [(id, SessionState::Unknown)]
+    );
+
+    let before = bytes(storage.as_ref());
+    repository.forget(&[all.remove(0).0, all.remove(0).0]).unwrap();
+    let summary = prune(&repository);
+    assert_eq!(
+        summary.waiting.iter().map(|session| session.id).collect::<Vec<_>>(),
+        [id]
+    );
+    assert!(bytes(storage.as_ref()) >= before, "nothing may be deleted yet");
+    restore_all(&repository, &all);
+    // A backup that begins now stores what it needs of the condemned packs again.
+    all.extend(versions(&repository, 1, 9));
+    let summary = repository
+        .prune(&PruneOptions::default().max_unused(Limit::Bytes(0)).give_up_on(vec![id]))
+        .unwrap();
+    assert!(summary.waiting.is_empty() && summary.freed() > 0, "{summary:?}");
+    assert!(stored(storage.as_ref(), "sessions").is_empty());
+    restore_all(&repository, &all);
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
+    assert_eq!(repository.snapshots().unwrap().len(), 2, "the void file is no snapshot");
+}
+
+/// A storage whose first index file of several is stored when the other side says so.
+struct Gate {
+    inner: Arc<Memory>,
+    arrived: Barrier,
+    released: Barrier,
+    is_open: AtomicBool,
+}
+
+impl Storage for Gate {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
+        if name.as_str().starts_with("index/") && !self.is_open.swap(true, Ordering::Relaxed) {
+            self.arrived.wait();
+            self.released.wait();
+        }
+        self.inner.put(name, parts)
+    }
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
+        self.inner.get(name, limit)
+    }
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
+        self.inner.read_at(name, offset, buffer)
+    }
+    fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
+        self.inner.size(name)
+    }
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
+        self.inner.list(folder, each)
+    }
+    fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
+        self.inner.settle(name)
+    }
+    fn delete(&self, name: &Name) -> Result<(), ibid_storage::Error> {
+        self.inner.delete(name)
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+#[test]
+fn a_backup_that_a_prune_has_ended_begins_again() {
+    let inner = Arc::new(Memory::new());
+    let other = Repository::init(inner.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    folder.evolve(&mut Random(11_000), 400_000);
+    let before = backup(&other, folder.path()).id.unwrap();
+    folder.write("new", &noise(5, 200_000));
+    let gate = Arc::new(Gate {
+        inner,
+        arrived: Barrier::new(2),
+        released: Barrier::new(2),
+        is_open: AtomicBool::new(false),
+    });
+    let repository = Repository::open(gate.clone(), Some(b"secret")).unwrap();
+    let (heard, monitor) = {
+        let heard = Arc::new(AtomicBool::new(false));
+        let hears = heard.clone();
+        let monitor = Monitor::new(move |warning| {
+            hears.fetch_or(matches!(warning, Warning::BackupBeginsAgain), Ordering::Relaxed);
+        });
+        (heard, Arc::new(monitor))
+    };
+    let summary = std::thread::scope(|scope| {
+        let running = scope.spawn(|| repository.watched_by(&monitor).backup(&options(folder.path())).unwrap());
+        gate.arrived.wait();
+        // The backup relies on what the first one has stored.
+        other.forget(&[before]).unwrap();
+        let open: Vec<FileId> = other
+            .sessions(|_, error| panic!("{error}"))
+            .unwrap()
+            .iter()
+            .map(|s| s.id)
+            .collect();
+        assert_eq!(open.len(), 1);
+        let waits = prune(&other);
+        assert_eq!((waits.waiting.len(), waits.packs_deleted), (1, 0));
+        let gives_up = PruneOptions::default().max_unused(Limit::Bytes(0)).give_up_on(open);
+        let ended = other.prune(&gives_up).unwrap();
+        assert!(ended.waiting.is_empty() && ended.packs_deleted > 0, "{ended:?}");
+        gate.released.wait();
+        running.join().unwrap()
+    });
+    assert!(heard.load(Ordering::Relaxed));
+    let repository = Repository::open(gate, Some(b"secret")).unwrap();
+    restore_all(&repository, &[(summary.id.unwrap(), contents(folder.path()))]);
+    let report = repository.check(ReadData::All).unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+#[test]
+fn a_snapshot_from_the_future_does_not_stay_the_latest() {
+    let repository = repository();
+    let folder = Folder::scratch();
+    folder.write("a", b"1");
+    let time = |seconds| ibid_repo::Time { seconds, nanos: 0 };
+    let at = |seconds| BackupOptions::default().path(folder.path()).time(Some(time(seconds)));
+    let first = backup(&repository, folder.path());
+    // The clock was wrong once: nothing else sets a time that a snapshot keeps as the last.
+    let wrong = repository.backup(&at(2_100_000_000)).unwrap();
+    let last = backup(&repository, folder.path());
+    assert_eq!(repository.snapshot("latest").unwrap().id, last.id.unwrap());
+    assert_eq!(last.parent, first.id, "no parent from the future");
+    // A time that was set puts a snapshot among those of that time.
+    let old = repository.backup(&at(1_000_000_000)).unwrap();
+    let order: Vec<_> = repository
+        .snapshots()
+        .unwrap()
+        .iter()
+        .map(|info| Some(info.id))
+        .collect();
+    assert_eq!(order, [old.id, first.id, wrong.id, last.id]);
+}
