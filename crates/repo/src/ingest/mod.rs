@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ibid_format::FileId;
-use ibid_format::snapshot::Snapshot;
+use ibid_format::snapshot::{LIST_MAX, Snapshot};
 use ibid_format::tree::Time;
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
@@ -63,6 +63,9 @@ use crate::layout::{folder, name_in};
 use crate::similar;
 use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning};
+
+/// Most bytes that the paths of a backup may have, so that they fit into a snapshot file with all else.
+pub(crate) const PATHS_BYTES_MAX: u64 = ibid_format::snapshot::LIMIT / 2;
 
 /// A backup that stores more chunks than this brings the local cache up to date itself. Fewer can be
 /// read by the next command in a few milliseconds.
@@ -95,6 +98,7 @@ impl Repository {
             image::check_request(options)?;
         }
         let (paths, unresolved) = resolve_all(&options.paths, &self.monitor)?;
+        check_paths(&paths)?;
         self.run_backup(read::Input::Paths(paths), unresolved, options)
     }
 
@@ -300,6 +304,18 @@ impl Origin {
             groups: built.groups,
             counters: tally.counters,
         }
+    }
+}
+
+/// Refuses paths that the snapshot could not record, before anything is read.
+fn check_paths(paths: &[PathBuf]) -> Result<()> {
+    let bytes = paths.iter().map(|path| path.as_os_str().len() as u64).sum();
+    match paths.len() > LIST_MAX || bytes > PATHS_BYTES_MAX {
+        true => Err(Error::TooManyPaths {
+            paths: paths.len(),
+            bytes,
+        }),
+        false => Ok(()),
     }
 }
 
