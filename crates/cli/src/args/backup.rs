@@ -79,6 +79,9 @@ pub(crate) struct BackupArgs {
     /// Show what would be stored, and store nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Make no snapshot if everything is as in the snapshot that files are compared with
+    #[arg(long, conflicts_with_all = ["stdin", "stdin_from_command", "dry_run"])]
+    pub(crate) skip_if_unchanged: bool,
     /// Read every file, even those that look unchanged
     #[arg(long)]
     pub(crate) force: bool,

@@ -178,8 +178,9 @@ pub(crate) struct SnapshotsArgs {
 #[command(after_help = "\
 Examples:
   ibid ls latest                       the root of the newest snapshot
-  ibid ls latest:home/me -l            one folder, with modes, owners, sizes and times
-  ibid ls 4f1a -R                      the whole snapshot 4f1a")]
+  ibid ls latest:/home/me -l           one folder, with modes, owners, sizes and times
+  ibid ls 4f1a -R                      the whole snapshot 4f1a
+  ibid ls latest:/etc -R0 | xargs -0 …  names as they are, for other programs")]
 pub(crate) struct LsArgs {
     /// The snapshot, or a file or folder in it
     #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
@@ -190,6 +191,9 @@ pub(crate) struct LsArgs {
     /// List folders with everything below them
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
+    /// Print paths as they are, without escapes, and a NUL byte after each
+    #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
+    pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -209,7 +213,8 @@ Patterns:
 Examples:
   ibid find '*.odt'                    by name, in every snapshot
   ibid find 'letters/*.odt'            in every folder that is called so
-  ibid find '/home/me/**/*.odt' --snapshot latest")]
+  ibid find '/home/me/**/*.odt' --snapshot latest
+  ibid find '*.odt' --snapshot latest -0 | xargs -0 …")]
 pub(crate) struct FindArgs {
     /// Find files and folders that match; see Patterns below
     #[arg(value_name = "PATTERN", required = true)]
@@ -220,6 +225,9 @@ pub(crate) struct FindArgs {
     /// Ignore the difference between upper and lower case
     #[arg(short, long)]
     pub(crate) ignore_case: bool,
+    /// Print nothing but paths, as they are, without escapes, and a NUL byte after each
+    #[arg(short = '0', long, conflicts_with = "json")]
+    pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }

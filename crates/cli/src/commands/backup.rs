@@ -105,6 +105,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .force(args.force)
         .parent(args.parent)
         .verify_unchanged(args.verify_unchanged.unwrap_or(0.0))
+        .skip_if_unchanged(args.skip_if_unchanged)
         .dry_run(args.dry_run)
         .compression(args.compression)
         .similarity(args.similarity)

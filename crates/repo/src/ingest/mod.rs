@@ -42,6 +42,7 @@ mod read;
 mod sampling;
 mod store;
 mod summary;
+mod unchanged;
 mod unread;
 mod work;
 
@@ -132,6 +133,17 @@ impl Repository {
         let built = build::run(&job, input, parent);
         self.refresh();
         let built = built?;
+        let skipped = match &origin.parent {
+            Some(parent) if options.skip_if_unchanged && !options.dry_run => {
+                // A parent that can't be read is no reason to go without a snapshot.
+                self.is_unchanged(&parent.snapshot, &built, &origin.paths)
+                    .unwrap_or_else(|error| {
+                        self.monitor.warn(Warning::Repository { error });
+                        false
+                    })
+            }
+            _ => false,
+        };
         let reading_began = job.started;
         let packs = self
             .cache
@@ -142,7 +154,7 @@ impl Repository {
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
-        let (id, size) = if options.dry_run {
+        let (id, size) = if options.dry_run || skipped {
             (None, 0)
         } else {
             self.put_snapshot(&snapshot)?
@@ -161,6 +173,7 @@ impl Repository {
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(BackupSummary {
             id,
+            skipped,
             parent: snapshot.parent,
             written: tally.written + size,
             duration_ms: duration_ms(),

@@ -107,6 +107,12 @@ pub struct BackupOptions {
     /// read and compare all the same, 0 to 1, others each time. If one of them differs, the backup
     /// fails with [`ChangedBlocksError::Wrong`](crate::ChangedBlocksError::Wrong).
     pub verify_unchanged: f64,
+    /// Make no snapshot if all that it would hold is as in its parent: names, contents and attributes
+    /// of everything in the [`paths`](BackupOptions#structfield.paths), with the times and inode
+    /// numbers by which the next backup tells changed files. Attributes of the folders that lead to
+    /// the paths do not count. It has no effect on a stream and on a
+    /// [`dry_run`](BackupOptions#structfield.dry_run).
+    pub skip_if_unchanged: bool,
     /// Do everything except write.
     pub dry_run: bool,
     /// Compression of chunks.
@@ -130,6 +136,7 @@ setters!(BackupOptions {
     excludes: Excludes,
     force: bool,
     verify_unchanged: f64,
+    skip_if_unchanged: bool,
     dry_run: bool,
     compression: Compression,
     similarity: Similarity,
