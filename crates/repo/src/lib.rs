@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
+mod archive;
 mod budget;
 mod cache;
 mod changed_blocks;
@@ -52,6 +53,7 @@ mod stats;
 mod threads;
 mod tree;
 
+pub use archive::{ArchiveFormat, ArchiveSummary};
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};

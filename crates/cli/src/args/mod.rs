@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use backup::BackupArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use ibid_terminal::value::{share, size};
 pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
@@ -136,7 +136,7 @@ pub(crate) enum Command {
     Find(FindArgs),
     /// Restore files from a snapshot
     Restore(RestoreArgs),
-    /// Write one file of a snapshot to standard output
+    /// Write one file of a snapshot, or a folder as an archive, to standard output
     Dump(DumpArgs),
     /// Show what changed between two snapshots
     Diff(DiffArgs),
@@ -238,9 +238,11 @@ Examples:
   ibid dump latest:home/me/notes.txt   to the terminal
   ibid dump latest:db.sql | psql       into another program
   ibid dump latest~3:db.sql > db.sql   into a file
-  ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition")]
+  ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition
+  ibid dump latest:/home/me/letters --archive tar | tar -xpf - -C /tmp/letters
+  ibid dump latest:/home/me/letters --archive zip > letters.zip")]
 pub(crate) struct DumpArgs {
-    /// The file, and the snapshot it is in
+    /// The file, and the snapshot it is in; with --archive, the folder
     #[arg(value_name = "SNAP:PATH", value_parser = select::address())]
     pub(crate) address: Address,
     /// Begin at this byte of the file
@@ -249,8 +251,19 @@ pub(crate) struct DumpArgs {
     /// Write so many bytes; fail if the file has fewer [default: all that follow]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) length: Option<u64>,
+    /// Write an archive of everything in the folder
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["offset", "length"])]
+    pub(crate) archive: Option<ArchiveName>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArchiveName {
+    /// Keep all attributes, hard links and special files, but no sockets
+    Tar,
+    /// Keep files, symlinks, modes, owners, and times in seconds
+    Zip,
 }
 
 #[derive(Debug, Args)]

@@ -100,7 +100,7 @@ impl Out {
     }
 
     /// Whether standard output is a terminal.
-    fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         self.output.is_terminal()
     }
 

@@ -144,6 +144,34 @@ fn a_file_can_be_written_to_a_pipe() {
 }
 
 #[test]
+fn a_folder_can_be_written_as_an_archive() {
+    let home = Home::with_snapshot();
+    let tar = home.run(["dump", &home.at("files"), "--archive", "tar"]);
+    assert_eq!((tar.code, tar.err.as_str()), (0, ""));
+    home.write("out.tar", &tar.raw);
+    std::fs::create_dir(home.path("out")).unwrap();
+    let extracted = std::process::Command::new("tar")
+        .args(["-xpf", "../out.tar"])
+        .current_dir(home.path("out"))
+        .status();
+    assert!(extracted.unwrap().success());
+    assert_eq!(tree(&home.path("files"))[1..], tree(&home.path("out"))[1..]);
+    let zip = home.run(["dump", &home.at("files/deep"), "--archive", "zip"]);
+    assert!(zip.code == 0 && zip.raw.starts_with(b"PK\x03\x04"), "{}", zip.err);
+
+    std::os::unix::net::UnixListener::bind(home.path("files/socket")).unwrap();
+    home.ok(["backup", "-q", "files"]);
+    let said = home.fails(3, ["dump", &home.at("files"), "--archive", "tar"]);
+    assert!(
+        said.contains("files/socket: cannot archive: tar has no sockets"),
+        "{said}"
+    );
+    assert!(home.fails(1, ["dump", &home.at("files")]).contains("--archive tar"));
+    home.fails(2, ["dump", &home.at("files"), "--archive", "tar", "--offset", "1"]);
+    home.fails(2, ["dump", &home.at("files"), "--archive", "rar"]);
+}
+
+#[test]
 fn a_pipe_that_is_closed_early_is_no_failure() {
     let home = Home::new();
     home.write("files/large", noise(4 << 20, 3));
