@@ -10,6 +10,7 @@ use ibid_repo::{Compression, Hints, Similarity};
 use ibid_terminal::value::{share, size};
 
 use super::{InitSettings, value};
+use crate::complete;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -66,7 +67,8 @@ pub(crate) struct BackupArgs {
         long,
         value_name = "TAG",
         value_delimiter = ',',
-        value_parser = clap::builder::NonEmptyStringValueParser::new()
+        value_parser = clap::builder::NonEmptyStringValueParser::new(),
+        add = complete::tags()
     )]
     pub(crate) tag: Vec<String>,
     /// Record this name for the machine instead of its own
@@ -86,7 +88,7 @@ pub(crate) struct BackupArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// Compare with this snapshot instead of the latest of the same machine and paths
-    #[arg(long, value_name = "SNAP")]
+    #[arg(long, value_name = "SNAP", add = complete::snapshots())]
     pub(crate) parent: Option<String>,
     /// Read only what FILE says has changed since --parent, and take the rest of the file or device from
     /// there: lines `OFFSET LENGTH` in bytes, or a dirty bitmap of QEMU as JSON; - is standard input
@@ -96,15 +98,15 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "SHARE", value_parser = share, requires = "changed_blocks")]
     pub(crate) verify_unchanged: Option<f64>,
     /// Compress at this level: auto, off, or 1 (fast) to 22 (small)
-    #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto")]
+    #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto", add = complete::words(&["auto", "off"]))]
     pub(crate) compression: Compression,
     /// Store chunks that resemble stored ones as deltas: auto, off, or max (compare all data, and
     /// search longer: smallest and slowest)
-    #[arg(long, value_name = "MODE", value_parser = value::similarity, default_value = "auto")]
+    #[arg(long, value_name = "MODE", value_parser = value::similarity, default_value = "auto", add = complete::words(&["auto", "off", "max"]))]
     pub(crate) similarity: Similarity,
     /// Cut changed files where the stored version was cut, as long as they agree: auto (where that is
     /// faster than searching for boundaries), off, or always
-    #[arg(long, value_name = "WHEN", value_parser = value::hints, default_value = "auto")]
+    #[arg(long, value_name = "WHEN", value_parser = value::hints, default_value = "auto", add = complete::words(&["auto", "off", "always"]))]
     pub(crate) hints: Hints,
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -24,6 +24,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use open::Context;
+pub(crate) use password::from_file as password_from_file;
 
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};

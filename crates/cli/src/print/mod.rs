@@ -47,6 +47,7 @@ pub(crate) use talk::{
     Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, question, records_published,
     records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
+pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
 
 /// The repository of a JSON document.
