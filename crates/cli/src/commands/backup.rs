@@ -30,17 +30,25 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     }
     let paths = lists::paths(&mut args)?;
     let changed_blocks = args.changed_blocks.take().map(read_map).transpose()?;
-    let opened = match args.init {
-        true => init::open_or_make(context, &args.settings)?,
-        false => context.open_to_store()?,
-    };
-    if !args.dry_run {
-        sweep(context, &opened);
-    }
     let stdin = args.stdin.take();
     let stdin_name = args.stdin_name.take();
     let from_command = args.stdin_from_command;
-    let options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
+    let settings = args.init.then(|| std::mem::take(&mut args.settings));
+    let mut options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
+    if !from_command {
+        options.paths.clone_from(&paths);
+    }
+    let opened = match settings {
+        Some(settings) => {
+            // Whatever is wrong should be found before there is a repository.
+            options.check()?;
+            init::open_or_make(context, &settings)?
+        }
+        None => context.open_to_store()?,
+    };
+    if !options.dry_run {
+        sweep(context, &opened);
+    }
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let mut producer = None;
@@ -52,7 +60,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     } else if let Some(name) = stdin {
         repository.backup_stream(Stream::new(name, PatientInput), &options)
     } else {
-        repository.backup(&options.paths(paths))
+        repository.backup(&options)
     };
     let was_stopped = watch.monitor.is_cancelled();
     let problems = watch.finish();

@@ -9,7 +9,8 @@ use ibid_format::tree::Time;
 
 use crate::ChangedBlocks;
 use crate::options::setters;
-use crate::source::Excludes;
+use crate::source::{Excludes, Filter};
+use crate::{Error, Result};
 
 /// Compression of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +156,24 @@ setters!(BackupOptions {
 });
 
 impl BackupOptions {
+    /// Checks what can be checked without a repository: patterns, names, and whether there is anything
+    /// to back up at the paths. A backup does so, too; this is for programs that create a repository
+    /// first.
+    ///
+    /// # Errors
+    /// [`Error::BadPattern`](crate::Error::BadPattern), [`Error::BadTagName`](crate::Error::BadTagName);
+    /// a file of patterns that can't be read; [`Error::NothingToBackUp`](crate::Error::NothingToBackUp)
+    /// if none of at least one path exists; [`Error::TooManyPaths`](crate::Error::TooManyPaths).
+    pub fn check(&self) -> Result<()> {
+        Filter::new(&self.excludes)?;
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        if !self.paths.is_empty() && !self.paths.iter().any(exists) {
+            let paths = self.paths.len();
+            return Err(Error::NothingToBackUp { paths });
+        }
+        super::check_paths(&self.paths)
+    }
+
     /// Adds a path to back up.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> BackupOptions {
