@@ -66,6 +66,16 @@ pub(crate) fn backup(
     flaws(out, summary)
 }
 
+/// Returns a count of what is neither a file nor a folder, with a comma after it; nothing if there is
+/// none.
+pub(super) fn others(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        1 => "1 symlink or device, ".to_owned(),
+        _ => format!("{} symlinks and devices, ", count(number)),
+    }
+}
+
 /// Prints the contents of the snapshot, and the part that was known.
 fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
@@ -81,7 +91,8 @@ fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         counted(counters.files, "file", "files"),
         counted(counters.directories, "folder", "folders"),
     );
-    out.line(format!("{what} {files}, {folders}, {}", size(counters.bytes)))?;
+    let others = others(counters.others);
+    out.line(format!("{what} {files}, {folders}, {others}{}", size(counters.bytes)))?;
     let changed = counters.files.saturating_sub(summary.unchanged_files);
     out.line(format!(
         "  files   {} new or changed, {} unchanged",

@@ -7,7 +7,7 @@ use ibid_terminal::number::{count, counted, duration, rate, size};
 use ibid_terminal::path_text;
 use serde::Serialize;
 
-use super::backup::json_problems;
+use super::backup::{json_problems, others};
 use super::json::JsonProblem;
 use super::{About, Out};
 
@@ -92,7 +92,8 @@ fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSumma
     );
     let did = if asked.dry_run { "would restore" } else { "restored" };
     out.line(format!(
-        "{did} {files}, {folders}, {} of snapshot {}",
+        "{did} {files}, {folders}, {}{} of snapshot {}",
+        others(summary.others),
         size(summary.bytes),
         info.short_id()
     ))?;

@@ -200,6 +200,36 @@ fn a_stream_becomes_a_file() {
 }
 
 #[test]
+fn a_summary_counts_one_thing_as_one() {
+    let home = Home::bare();
+    home.write("one/file", "x");
+    std::os::unix::fs::symlink("file", home.path("one/link")).unwrap();
+    home.ok(["init", "-q", CHEAP[0], CHEAP[1]]);
+    let said = home.ok(["backup", "one"]);
+    let folders = home.path("one").components().count() - 1;
+    assert!(
+        said.contains(&format!(" of 1 file, {folders} folders, 1 symlink or device, 1 B\n")),
+        "{said}"
+    );
+    let said = home.ok(["restore", &home.at("one"), "out"]);
+    assert!(
+        said.contains("restored 1 file, 0 folders, 1 symlink or device, 1 B of"),
+        "{said}"
+    );
+    let said = home.ok(["stats"]) + &home.ok(["cache", "stats"]) + &home.ok(["snapshots"]) + &home.ok(["check"]);
+    for wrong in [
+        " 1 files",
+        " 1 chunks",
+        " 1 snapshots",
+        " 1 packs",
+        " 1 folders",
+        " 1 runs",
+    ] {
+        assert!(!said.contains(wrong), "{wrong} in {said}");
+    }
+}
+
+#[test]
 fn excluded_files_stay_out() {
     let home = Home::new();
     home.write(

@@ -303,6 +303,7 @@ impl<'a> Planner<'a> {
 
     /// Restores one entry other than a directory into the current directory.
     fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
+        self.monitor().note_path(|| self.path.clone());
         let parent = self.stack.current().map_err(self.local("open the directory of"))?;
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
         let inode = entry.hard_link_device.map(|device| (device, entry.inode));
