@@ -11,21 +11,8 @@ cargo build --profile dist --locked --package ibid >&2
 rm -rf "$out"
 mkdir -p "$out/man"
 
-# Prints the subcommands of a command, as its help lists them.
-subcommands() {
-    "$ibid" "$@" --help |
-        awk '/^Commands:/ { inside = 1; next } /^$/ { inside = 0 } inside && $1 != "help" && /^  [a-z]/ { print $1 }'
-}
-
-# Writes the manual page of a command, and those of its subcommands.
-manual() {
-    local name
-    name=$(IFS=-; echo "ibid${*:+-$*}")
-    "$ibid" man "$@" | gzip -9n >"$out/man/$name.1.gz"
-    local subcommand
-    for subcommand in $(subcommands "$@"); do manual "$@" "$subcommand"; done
-}
-manual
+"$ibid" man --all "$out/man"
+gzip -9n "$out"/man/*.1
 for shell in bash zsh fish; do "$ibid" completions $shell >"$out/ibid.$shell"; done
 
 cargo deb --package ibid --profile dist --no-build --locked

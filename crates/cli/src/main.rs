@@ -4,6 +4,7 @@
 //! |---|---|
 //! | What does the command line say? | [`args`] |
 //! | What does each command do? | [`commands`] |
+//! | What could the user type next? | [`complete`] |
 //! | What does the user see? | [`mod@print`], and no other module prints |
 //! | What went wrong, what can you do, and which exit code is that? | [`failure`] |
 //! | What happens to memory that is freed? | [`allocator`], which has the only `unsafe` |
@@ -11,10 +12,12 @@
 mod allocator;
 mod args;
 mod commands;
+mod complete;
 mod failure;
 mod print;
 
 fn main() -> std::process::ExitCode {
     allocator::give_back_large_buffers();
+    complete::answer_shell();
     commands::run(std::env::args_os())
 }

@@ -294,6 +294,26 @@ pub enum Error {
         /// Number of paths given.
         paths: usize,
     },
+    /// So many paths, or so long ones, do not fit into a snapshot. Nothing was read.
+    #[error(
+        "{paths} paths of {bytes} bytes are more than a snapshot can record: at most {} paths of {} MiB",
+        ibid_format::snapshot::LIST_MAX,
+        crate::ingest::PATHS_BYTES_MAX >> 20
+    )]
+    TooManyPaths {
+        /// Number of paths given, without duplicates.
+        paths: usize,
+        /// Bytes of these paths.
+        bytes: u64,
+    },
+    /// No file has this name, so its presence can't exclude anything.
+    #[error("no file can be called {name:?}: {source}")]
+    BadTagName {
+        /// The name.
+        name: String,
+        /// The rule violated.
+        source: ibid_format::Error,
+    },
     /// A stream can't be stored as a file of this name.
     #[error("a stream cannot be stored as {name:?}: {source}")]
     BadStreamName {

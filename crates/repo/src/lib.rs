@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
+mod archive;
 mod budget;
 mod cache;
 mod changed_blocks;
@@ -55,6 +56,7 @@ mod stats;
 mod threads;
 mod tree;
 
+pub use archive::{ArchiveFormat, ArchiveSummary};
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
@@ -72,7 +74,7 @@ pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
-pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository};
+pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use session::{SessionInfo, SessionState};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};

@@ -1,6 +1,7 @@
 //! Progress, warnings and cancellation of long operations.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters that an operation updates while it runs; read them from another thread to show
@@ -114,6 +115,9 @@ pub struct Monitor {
     /// Progress counters.
     pub counters: ProgressCounters,
     cancelled: AtomicBool,
+    /// The last path that was asked for.
+    path: Mutex<Option<PathBuf>>,
+    is_path_wanted: AtomicBool,
     on_warning: Box<dyn Fn(Warning) + Send + Sync>,
 }
 
@@ -124,6 +128,8 @@ impl Monitor {
         Monitor {
             counters: ProgressCounters::default(),
             cancelled: AtomicBool::new(false),
+            path: Mutex::default(),
+            is_path_wanted: AtomicBool::new(false),
             on_warning: Box::new(on_warning),
         }
     }
@@ -137,6 +143,26 @@ impl Monitor {
     /// Returns whether the operation was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Returns the path of a file that a backup or a restore has come to since the last call, or the same
+    /// as then; `None` if there was none yet. Only a call makes the operation note the next small file, so
+    /// this costs nothing if nobody asks.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.is_path_wanted.store(true, Ordering::Relaxed);
+        self.path.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Notes the path of a file that the operation has come to, if somebody asked.
+    pub(crate) fn note_path(&self, path: impl FnOnce() -> PathBuf) {
+        if self.is_path_wanted.load(Ordering::Relaxed) && self.is_path_wanted.swap(false, Ordering::Relaxed) {
+            self.show_path(path());
+        }
+    }
+
+    /// Notes the path of a large file that the operation has come to: nothing else is noted for long.
+    pub(crate) fn show_path(&self, path: PathBuf) {
+        *self.path.lock().expect("no holder of this lock panics") = Some(path);
     }
 
     pub(crate) fn check_cancelled(&self) -> crate::Result<()> {

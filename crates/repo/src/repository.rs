@@ -262,12 +262,7 @@ impl Repository {
     /// # Errors
     /// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
     pub fn with_memory(mut self, budget: u64) -> Result<Repository> {
-        if budget < MEMORY_MIN {
-            return Err(Error::MemoryBudget {
-                budget,
-                needed: MEMORY_MIN,
-            });
-        }
+        check_memory(budget)?;
         self.memory = budget;
         Ok(self)
     }
@@ -473,6 +468,20 @@ impl Repository {
     /// since.
     pub fn refresh(&self) {
         *self.loaded.lock().expect("no holder of this lock panics") = None;
+    }
+}
+
+/// Checks whether a repository can work with a budget of so many bytes, before one is created.
+///
+/// # Errors
+/// [`Error::MemoryBudget`] below [`MEMORY_MIN`].
+pub fn check_memory(budget: u64) -> Result<()> {
+    match budget < MEMORY_MIN {
+        true => Err(Error::MemoryBudget {
+            budget,
+            needed: MEMORY_MIN,
+        }),
+        false => Ok(()),
     }
 }
 

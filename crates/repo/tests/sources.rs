@@ -76,6 +76,61 @@ fn caches_and_large_files_can_be_left_out() {
 }
 
 #[test]
+fn a_folder_with_a_tag_is_kept_with_nothing_but_the_tag_and_what_was_named() {
+    let folder = Folder::new();
+    for name in [".nobackup", "inside", "deep/inside"] {
+        folder.write(format!("by file/{name}"), b"x");
+    }
+    folder.write("by folder/.git/config", b"x");
+    folder.write("by folder/inside", b"x");
+    folder.write("other/nobackup", b"x");
+    std::fs::create_dir(folder.path().join("by link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("by link/.nobackup")).unwrap();
+    folder.write("by link/inside", b"x");
+    let tags = [".nobackup", ".git"].map(Into::into).to_vec();
+    let excludes = Excludes::default().if_present(tags);
+    let expected = [
+        "by file",
+        "by file/.nobackup",
+        "by folder",
+        "by folder/.git",
+        "by link",
+        "by link/.nobackup",
+        "other",
+        "other/nobackup",
+    ];
+    assert_eq!(backup_without(&folder, excludes.clone()), expected);
+    let repository = repository();
+    let inside = folder.path().join("by file/deep/inside");
+    repository
+        .backup(&options(folder.path()).path(inside).excludes(excludes))
+        .unwrap();
+    let found = names(&repository, &folder);
+    assert!(found.contains(&"by file/deep/inside".to_owned()) && !found.contains(&"by file/inside".to_owned()));
+    for name in ["", ".", "a/b"] {
+        let excludes = Excludes::default().if_present(vec![name.into()]);
+        let refused = repository
+            .backup(&options(folder.path()).excludes(excludes))
+            .unwrap_err();
+        assert!(matches!(refused, ibid_repo::Error::BadTagName { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn patterns_of_any_case_are_a_list_of_their_own() {
+    let folder = Folder::new();
+    for name in ["a.TMP", "B.tmp", "keep.tmp", "GRÜN", "c.o", "C.O"] {
+        folder.write(name, b"x");
+    }
+    let excludes = Excludes::default()
+        .patterns(["*.o", "!keep.tmp"].map(str::to_owned).to_vec())
+        .any_case(["*.tmp", "grün"].map(str::to_owned).to_vec());
+    assert_eq!(backup_without(&folder, excludes), ["C.O"]);
+    let excludes = Excludes::default().any_case(["*.tmp", "!KEEP.*", "*.o"].map(str::to_owned).to_vec());
+    assert_eq!(backup_without(&folder, excludes), ["GRÜN", "keep.tmp"]);
+}
+
+#[test]
 fn a_repository_is_not_backed_up_into_itself() {
     let folder = Folder::new();
     folder.write("a", b"x");

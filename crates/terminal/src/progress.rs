@@ -1,4 +1,4 @@
-//! Progress: a bar on a terminal, otherwise a line every ten seconds.
+//! Progress: a bar on a terminal, otherwise nothing.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::message::{message, set_bar};
-use crate::number::{count, duration, size};
+use crate::number::{counted, duration, size};
 
 const REDRAW: Duration = Duration::from_millis(100);
-const LINE: Duration = Duration::from_secs(10);
+/// Longest part of a name that is shown, characters: the end of it.
+const NAME_MAX: usize = 48;
 /// Approximate seconds over which the shown rate is averaged.
 const MEMORY_S: f64 = 8.0;
 
@@ -26,7 +27,7 @@ pub enum Unit {
 }
 
 /// The state of the work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Bytes that are done, read or skipped.
     pub bytes: u64,
@@ -36,12 +37,13 @@ pub struct State {
     pub bytes_total: Option<u64>,
     /// Files or records that are done.
     pub count: u64,
+    /// Name of what is worked on, escaped.
+    pub name: Option<String>,
     /// Whether written data is being read again.
     pub is_verifying: bool,
 }
 
-/// Shows the progress on standard error until it is dropped: as a bar on a terminal, otherwise as a
-/// line from time to time.
+/// Shows the progress on standard error until it is dropped, if that is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
@@ -50,14 +52,11 @@ pub struct Progress {
 impl Progress {
     /// Starts to show the result of `state`, which is called about ten times a second.
     pub fn start(unit: Unit, state: impl Fn() -> State + Send + 'static) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress { thread: None };
+        }
         let (stop, stopped) = mpsc::channel();
-        let show = move || {
-            if std::io::stderr().is_terminal() {
-                draw(&state, unit, &stopped);
-            } else {
-                print_lines(&state, unit, &stopped);
-            }
-        };
+        let show = move || draw(&state, unit, &stopped);
         // If the thread can't be started, no progress is shown.
         let thread = std::thread::Builder::new().spawn(show).ok();
         Progress {
@@ -88,7 +87,7 @@ fn goes_on(stopped: &mpsc::Receiver<()>, wait: Duration) -> bool {
 fn draw(state: &dyn Fn() -> State, unit: Unit, stopped: &mpsc::Receiver<()>) {
     let style = |template| ProgressStyle::with_template(template).expect("a valid template");
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{spinner} {wide_msg}"));
+    bar.set_style(style("{spinner} {prefix}\n  {wide_msg}"));
     set_bar(Some(bar.clone()));
     let mut pace = Pace::new();
     let mut has_total = false;
@@ -98,26 +97,36 @@ fn draw(state: &dyn Fn() -> State, unit: Unit, stopped: &mpsc::Receiver<()>) {
             bar.set_length(total.max(state.bytes));
             if !has_total {
                 has_total = true;
-                bar.set_style(style("{spinner} [{bar:12}] {percent:>3}%  {wide_msg}").progress_chars("=> "));
+                bar.set_style(
+                    style("{spinner} [{bar:12}] {percent:>3}%  {prefix}\n  {wide_msg}").progress_chars("=> "),
+                );
             }
         }
         bar.set_position(state.bytes);
-        bar.set_message(describe(state, unit, pace.update(state)));
+        bar.set_prefix(describe(&state, pace.update(&state)));
+        bar.set_message(done(&state, unit));
         bar.tick();
     }
     set_bar(None);
     bar.finish_and_clear();
 }
 
-fn print_lines(state: &dyn Fn() -> State, unit: Unit, stopped: &mpsc::Receiver<()>) {
-    let mut pace = Pace::new();
-    while goes_on(stopped, LINE) {
-        let state = state();
-        message(&describe(state, unit, pace.update(state)));
+/// Returns how many things are done, and the end of the name of one that is worked on.
+fn done(state: &State, unit: Unit) -> String {
+    let mut text = match unit {
+        Unit::Files => counted(state.count, "file", "files"),
+        Unit::Records => counted(state.count, "record", "records"),
+    };
+    if let Some(name) = &state.name {
+        let length = name.chars().count();
+        let end: String = name.chars().skip(length.saturating_sub(NAME_MAX)).collect();
+        let cut = if length > NAME_MAX { "…" } else { "" };
+        text += &format!("  {cut}{end}");
     }
+    text
 }
 
-fn describe(state: State, unit: Unit, pace: Rates) -> String {
+fn describe(state: &State, pace: Rates) -> String {
     let done = state.bytes;
     let mut text = String::new();
     if state.is_verifying {
@@ -125,19 +134,11 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
     }
     text += &size(done);
     let rate = size(pace.read as u64);
-    let things = state.count;
-    let noun = match unit {
-        Unit::Files => "files",
-        Unit::Records => "records",
-    };
     match state.bytes_total {
         // Everything is read, but not everything is compressed and stored.
         Some(total) if total > 0 && done >= total => text += ", finishing",
         Some(total) => {
             text += &format!(" of {}, {rate}/s", size(total));
-            if matches!(unit, Unit::Records) {
-                text += &format!(", {} {noun}", count(things));
-            }
             if pace.done >= 1.0 {
                 text += &format!(
                     ", {} left",
@@ -145,12 +146,7 @@ fn describe(state: State, unit: Unit, pace: Rates) -> String {
                 );
             }
         }
-        None => {
-            text += &format!(", {rate}/s");
-            if things > 0 {
-                text += &format!(", {} {noun}", count(things));
-            }
-        }
+        None => text += &format!(", {rate}/s"),
     }
     text
 }
@@ -182,7 +178,7 @@ impl Pace {
         }
     }
 
-    fn update(&mut self, state: State) -> Rates {
+    fn update(&mut self, state: &State) -> Rates {
         let done = state.bytes;
         let read = done.saturating_sub(state.bytes_skipped);
         let seconds = self.at.elapsed().as_secs_f64().max(1e-6);
@@ -218,9 +214,24 @@ mod tests {
         };
         let mut pace = Pace::new();
         std::thread::sleep(Duration::from_millis(20));
-        let rates = pace.update(state);
+        let rates = pace.update(&state);
         assert!(rates.read > 0.0 && rates.read < (60 << 20) as f64, "{}", rates.read);
         assert!(rates.done > rates.read * 1000.0, "{}", rates.done);
+    }
+
+    #[test]
+    fn files_done_and_the_end_of_a_name_are_shown() {
+        let state = |count, name: &str| State {
+            count,
+            name: Some(name.to_owned()),
+            ..State::default()
+        };
+        assert_eq!(done(&state(1, "/home/me/a.txt"), Unit::Files), "1 file  /home/me/a.txt");
+        let long = format!("/{}/ünd.txt", "x".repeat(100));
+        let shown = done(&state(123_456_789, &long), Unit::Files);
+        assert!(shown.contains(" files  …") && shown.ends_with("x/ünd.txt"), "{shown}");
+        assert!(shown.chars().count() <= 78, "{shown}");
+        assert_eq!(done(&State::default(), Unit::Records), "0 records");
     }
 
     /// Bar and percentage take 23 columns.
@@ -236,12 +247,12 @@ mod tests {
             done: rate / 3.0,
             read: rate,
         };
-        let without_total = describe(state, Unit::Files, rates);
+        let without_total = describe(&state, rates);
         let state = State {
             bytes_total: Some(1020 << 30),
             ..state
         };
-        let with_total = describe(state, Unit::Files, rates);
+        let with_total = describe(&state, rates);
         for line in [without_total, with_total] {
             assert!(line.len() <= 80 - 23, "{line}");
         }

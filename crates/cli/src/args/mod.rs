@@ -2,6 +2,8 @@
 //! generated from these definitions.
 
 mod backup;
+#[cfg(test)]
+mod help_lines;
 mod init;
 mod password;
 mod records;
@@ -13,8 +15,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use backup::BackupArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use ibid_terminal::value::{share, size};
+
+use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs};
 pub(crate) use records::{
@@ -61,7 +65,7 @@ Examples:
   ibid snapshots
   ibid restore latest:home/me/letters /tmp/letters";
 
-/// Encrypted, deduplicated, verifiable snapshots of your files
+/// Make encrypted, deduplicated, verifiable snapshots of your files
 #[derive(Debug, Parser)]
 #[command(name = "ibid", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -111,7 +115,7 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Neither use nor write a local cache: commands read all index files again
+    /// Do without the local cache, and read all index files again
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
     /// Print only results, warnings and errors: no progress, no summaries
@@ -136,7 +140,7 @@ pub(crate) enum Command {
     Find(FindArgs),
     /// Restore files from a snapshot
     Restore(RestoreArgs),
-    /// Write one file of a snapshot to standard output
+    /// Write one file of a snapshot, or a folder as an archive, to standard output
     Dump(DumpArgs),
     /// Show what changed between two snapshots
     Diff(DiffArgs),
@@ -178,11 +182,12 @@ pub(crate) struct SnapshotsArgs {
 #[command(after_help = "\
 Examples:
   ibid ls latest                       the root of the newest snapshot
-  ibid ls latest:home/me -l            one folder, with modes, owners, sizes and times
-  ibid ls 4f1a -R                      the whole snapshot 4f1a")]
+  ibid ls latest:/home/me -l           one folder, with modes, owners, sizes and times
+  ibid ls 4f1a -R                      the whole snapshot 4f1a
+  ibid ls latest:/etc -R0 | xargs -0 …  names as they are, for other programs")]
 pub(crate) struct LsArgs {
-    /// The snapshot, or a file or folder in it
-    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
+    /// List this snapshot, or this file or folder in it
+    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) address: Address,
     /// Show modes, owners, sizes and times
     #[arg(short, long)]
@@ -190,6 +195,9 @@ pub(crate) struct LsArgs {
     /// List folders with everything below them
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
+    /// Print paths as they are, without escapes, and a NUL byte after each
+    #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
+    pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -209,17 +217,21 @@ Patterns:
 Examples:
   ibid find '*.odt'                    by name, in every snapshot
   ibid find 'letters/*.odt'            in every folder that is called so
-  ibid find '/home/me/**/*.odt' --snapshot latest")]
+  ibid find '/home/me/**/*.odt' --snapshot latest
+  ibid find '*.odt' --snapshot latest -0 | xargs -0 …")]
 pub(crate) struct FindArgs {
     /// Find files and folders that match; see Patterns below
     #[arg(value_name = "PATTERN", required = true)]
     pub(crate) patterns: Vec<String>,
     /// Search only this snapshot, or this folder in it; can be repeated
-    #[arg(long, value_name = "SNAP[:PATH]", value_parser = select::address())]
+    #[arg(long, value_name = "SNAP[:PATH]", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) snapshot: Vec<Address>,
     /// Ignore the difference between upper and lower case
     #[arg(short, long)]
     pub(crate) ignore_case: bool,
+    /// Print nothing but paths, as they are, without escapes, and a NUL byte after each
+    #[arg(short = '0', long, conflicts_with = "json")]
+    pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -230,10 +242,12 @@ Examples:
   ibid dump latest:home/me/notes.txt   to the terminal
   ibid dump latest:db.sql | psql       into another program
   ibid dump latest~3:db.sql > db.sql   into a file
-  ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition")]
+  ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition
+  ibid dump latest:/home/me/letters --archive tar | tar -xpf - -C /tmp/letters
+  ibid dump latest:/home/me/letters --archive zip > letters.zip")]
 pub(crate) struct DumpArgs {
-    /// The file, and the snapshot it is in
-    #[arg(value_name = "SNAP:PATH", value_parser = select::address())]
+    /// Write this file of a snapshot; with --archive, this folder
+    #[arg(value_name = "SNAP:PATH", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) address: Address,
     /// Begin at this byte of the file
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -241,8 +255,19 @@ pub(crate) struct DumpArgs {
     /// Write so many bytes; fail if the file has fewer [default: all that follow]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) length: Option<u64>,
+    /// Write an archive of everything in the folder
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["offset", "length"])]
+    pub(crate) archive: Option<ArchiveName>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArchiveName {
+    /// Keep all attributes, hard links and special files, but no sockets
+    Tar,
+    /// Keep files, symlinks, modes, owners, and times in seconds
+    Zip,
 }
 
 #[derive(Debug, Args)]
@@ -259,11 +284,11 @@ Examples:
   ibid diff latest~1:home latest:home  the same, for one folder
   ibid diff latest:old latest:new      two folders of one snapshot")]
 pub(crate) struct DiffArgs {
-    /// The old snapshot, or a file or folder in it
-    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
+    /// Start from this snapshot, or from a file or folder in it
+    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) old: Address,
-    /// The new snapshot, or a file or folder in it
-    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
+    /// Compare it with this snapshot, or with a file or folder in it
+    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) new: Address,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
@@ -277,7 +302,7 @@ Examples:
   ibid stats --host mill               the snapshots of one machine")]
 pub(crate) struct StatsArgs {
     /// Count only these snapshots [default: all]
-    #[arg(value_name = "SNAP")]
+    #[arg(value_name = "SNAP", add = complete::snapshots())]
     pub(crate) snapshots: Vec<String>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
@@ -368,7 +393,7 @@ pub(crate) struct KeyAddArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyRemoveArgs {
-    /// The key, by the beginning of its id
+    /// Remove the key whose id begins so
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 }
@@ -389,7 +414,7 @@ Examples:
   ibid completions zsh > ~/.zfunc/_ibid
   ibid completions fish > ~/.config/fish/completions/ibid.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Print completions for this shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -399,11 +424,15 @@ pub(crate) struct CompletionsArgs {
 Examples:
   ibid man > ibid.1                    the page of `ibid`
   ibid man backup | man -l -           the page of `ibid backup`
-  ibid man key add")]
+  ibid man key add
+  ibid man --all ~/.local/share/man/man1    a page for every command")]
 pub(crate) struct ManArgs {
-    /// The command that the page is about [default: ibid itself]
-    #[arg(value_name = "COMMAND")]
+    /// Print the page of this command [default: of ibid itself]
+    #[arg(value_name = "COMMAND", conflicts_with = "all")]
     pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this folder, one file each
+    #[arg(long, value_name = "DIR")]
+    pub(crate) all: Option<PathBuf>,
 }
 
 /// Parses the command line.
@@ -424,6 +453,12 @@ mod tests {
     #[test]
     fn the_definition_contradicts_itself_nowhere() {
         super::definition().debug_assert();
+    }
+
+    #[test]
+    fn every_help_line_begins_with_a_verb() {
+        let found = super::help_lines::without_verb(super::definition());
+        assert!(found.is_empty(), "{}", found.join("\n"));
     }
 
     fn unwrapped(command: &mut clap::Command) -> String {

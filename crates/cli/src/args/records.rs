@@ -95,19 +95,19 @@ pub(crate) struct NewRecordsArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VersionsKept {
-    /// Every version, also those of deleted keys
+    /// Keep every version, also those of deleted keys
     Kept,
-    /// The latest version only
+    /// Keep only the latest version
     Latest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DurabilityName {
-    /// On disk at most a second after it was read, before more is stored
+    /// Put a record on disk at most a second after it was read, before more is stored
     Sync,
-    /// On disk at most two seconds after it was read
+    /// Put a record on disk at most two seconds after it was read
     Batched,
-    /// On disk at the end; if the program is killed before, everything may be lost
+    /// Put records on disk at the end; if the program is killed before, everything may be lost
     None,
 }
 
@@ -133,7 +133,7 @@ Examples:
   curl -s https://example.org/log.jsonl | ibid records load - --key id
   ibid records scan | ibid records load - --scanned --store ~/copy    what `scan` wrote")]
 pub(crate) struct LoadArgs {
-    /// The file to load, or - for standard input
+    /// Load this file; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Take the key from this field, or from several, joined by slashes
@@ -175,10 +175,10 @@ Examples:
   ibid records put Ibid page.txt
   date | ibid records put now --namespace times --versions latest")]
 pub(crate) struct PutArgs {
-    /// The key
+    /// Store the record under this key
     #[arg(value_name = "KEY", value_parser = key())]
     pub(crate) key: Key,
-    /// The file with the body, or - for standard input
+    /// Read the body from this file; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -197,7 +197,7 @@ Examples:
   ibid records get Ibid@1 | diff - <(ibid records get Ibid)
   ibid records get user@1 --version latest      the key is user@1")]
 pub(crate) struct GetArgs {
-    /// The key, or one version of it
+    /// Get the latest version of this key, or version VERSION of it
     #[arg(value_name = "KEY[@VERSION]", value_parser = key())]
     key: Key,
     /// Get this version, or latest, and read all of KEY as the key
@@ -247,7 +247,7 @@ Examples:
   ibid records delete Ibid
   ibid records delete Ibid --purge     with all its versions")]
 pub(crate) struct DeleteArgs {
-    /// The key
+    /// Delete this key
     #[arg(value_name = "KEY", value_parser = key())]
     pub(crate) key: Key,
     /// Remove all versions for good
@@ -309,7 +309,7 @@ Examples:
   ibid records versions Ibid
   ibid records versions Ibid --json")]
 pub(crate) struct VersionsOfArgs {
-    /// The key
+    /// List the versions of this key
     #[arg(value_name = "KEY", value_parser = key())]
     pub(crate) key: Key,
     #[command(flatten)]

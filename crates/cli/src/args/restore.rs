@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{Address, SelectArgs, select};
+use crate::complete;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -20,10 +21,10 @@ Examples:
   ibid restore latest:home/me ~/ --overwrite if-changed --verify
   ibid restore 4f1a /tmp/all --include '*.odt' --exclude /var/ --dry-run")]
 pub(crate) struct RestoreArgs {
-    /// The snapshot, or a file or folder in it
-    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address())]
+    /// Restore this snapshot, or this file or folder in it
+    #[arg(value_name = "SNAP[:PATH]", value_parser = select::address(), add = complete::snapshots())]
     pub(crate) address: Address,
-    /// The folder to restore into; it is created if it does not exist
+    /// Restore into this folder, which is created if it does not exist
     #[arg(value_name = "DEST")]
     pub(crate) destination: PathBuf,
     /// Restore only what matches PATTERN, folders with their contents; can be repeated
@@ -58,7 +59,7 @@ pub(crate) struct RestoreArgs {
 pub(crate) enum OverwriteRule {
     /// Make it as it is in the snapshot
     Always,
-    /// Same as always, but trust the contents of a file that has the right size and time
+    /// Make it as it is in the snapshot, but trust the contents of a file with the right size and time
     IfChanged,
     /// Keep it
     Never,

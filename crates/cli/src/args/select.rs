@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::complete;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 
@@ -12,10 +13,10 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValuePa
 #[command(next_help_heading = "Selecting snapshots")]
 pub(crate) struct SelectArgs {
     /// Use only snapshots of this machine; repeated: of any of these
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), add = complete::hosts())]
     pub(crate) host: Vec<String>,
     /// Use only snapshots with this tag; repeated: with all of these
-    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    #[arg(long, value_name = "TAG", value_delimiter = ',', add = complete::tags())]
     pub(crate) tag: Vec<String>,
     /// Use only snapshots of this file or folder; repeated: of any of these
     #[arg(long, value_name = "PATH")]

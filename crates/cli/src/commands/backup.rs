@@ -6,12 +6,16 @@ use ibid_repo::{BackupOptions, ChangedBlocks, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use ibid_terminal::input::{self, PatientInput};
 
-use super::init;
 use super::open::{Context, Opened};
+use super::producer::Producer;
 use super::watch::Watch;
+use super::{init, lists};
 use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
+
+/// What an interrupted backup leaves.
+pub(super) const LEFT: &str = "the next backup continues with what was stored so far";
 
 pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome> {
     if !args.init && !args.settings.is_empty() {
@@ -24,25 +28,46 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
             "--init does not go with --dry-run, which creates nothing. Leave out one of them".into(),
         ));
     }
+    let paths = lists::paths(&mut args)?;
     let changed_blocks = args.changed_blocks.take().map(read_map).transpose()?;
-    let opened = match args.init {
-        true => init::open_or_make(context, &args.settings)?,
-        false => context.open_to_store()?,
+    let stdin = args.stdin.take();
+    let stdin_name = args.stdin_name.take();
+    let from_command = args.stdin_from_command;
+    let settings = args.init.then(|| std::mem::take(&mut args.settings));
+    let mut options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
+    if !from_command {
+        options.paths.clone_from(&paths);
+    }
+    let opened = match settings {
+        Some(settings) => {
+            // Whatever is wrong should be found before there is a repository.
+            options.check()?;
+            init::open_or_make(context, &settings)?
+        }
+        None => context.open_to_store()?,
     };
-    if !args.dry_run {
+    if !options.dry_run {
         sweep(context, &opened);
     }
-    let stream = args.stdin.take().map(|name| Stream::new(name, PatientInput));
-    let options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
-    let result = match stream {
-        Some(stream) => repository.backup_stream(stream, &options),
-        None => repository.backup(&options),
+    let mut producer = None;
+    let result = if from_command {
+        let (started, output) = Producer::start(&paths)?;
+        producer = Some(started);
+        let name = stdin_name.unwrap_or_else(|| "stdin".into());
+        repository.backup_stream(Stream::new(name, output), &options)
+    } else if let Some(name) = stdin {
+        repository.backup_stream(Stream::new(name, PatientInput), &options)
+    } else {
+        repository.backup(&options)
     };
+    let was_stopped = watch.monitor.is_cancelled();
     let problems = watch.finish();
-    let left = "the next backup continues with what was stored so far";
-    let summary = result.map_err(Failure::if_interrupted(left))?;
+    if let Some(producer) = producer {
+        producer.end(&result, was_stopped)?;
+    }
+    let summary = result.map_err(Failure::if_interrupted(LEFT))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(
         if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames > 0 {
@@ -73,12 +98,13 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
     let excludes = Excludes::default()
         .patterns(exclude.exclude)
         .files(exclude.exclude_file)
+        .any_case(exclude.iexclude)
+        .if_present(exclude.exclude_if_present)
         .caches(exclude.exclude_caches)
         .larger_than(exclude.exclude_larger_than)
         .one_file_system(exclude.one_file_system);
     let tags = args.tag.into_iter().filter(|tag| !tag.is_empty());
     BackupOptions::default()
-        .paths(args.paths)
         .excludes(excludes)
         .tags(tags.collect::<Vec<_>>())
         .host(args.host)
@@ -87,6 +113,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .force(args.force)
         .parent(args.parent)
         .verify_unchanged(args.verify_unchanged.unwrap_or(0.0))
+        .skip_if_unchanged(args.skip_if_unchanged)
         .dry_run(args.dry_run)
         .compression(args.compression)
         .similarity(args.similarity)

@@ -26,7 +26,7 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
         places.sort_by_key(|(info, _)| (info.snapshot.time, info.id));
     }
     let watch = Watch::silent(Verb::Look)?;
-    let mut printer = FindPrinter::begin(&mut context.out, opened.about)?;
+    let mut printer = FindPrinter::begin(&mut context.out, opened.about, args.null)?;
     for (info, path) in &places {
         opened
             .repository

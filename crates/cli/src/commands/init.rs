@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ibid_chunk::Settings;
-use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository};
+use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository, check_memory};
 use ibid_storage::{Local, Storage};
 use ibid_terminal::path_text;
 
@@ -70,6 +70,7 @@ fn kept(repository: &Repository, settings: &InitSettings) -> Result<Option<Strin
 fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let path = context.path()?;
     let mut options = options(settings)?;
+    check_memory(context.global.memory)?;
     refuse_existing(path)?;
     // Another process may be creating it, and its files look unrelated until then.
     refuse_other_files(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;

@@ -8,13 +8,21 @@ use super::open::Context;
 use super::watch::Watch;
 use crate::args::LsArgs;
 use crate::failure::{Outcome, Result};
-use crate::print::{LsPrinter, Verb};
+use crate::print::{Format, LsPrinter, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &LsArgs) -> Result<Outcome> {
     let opened = context.open()?;
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
     let watch = Watch::silent(Verb::Look)?;
-    let mut printer = LsPrinter::begin(&mut context.out, opened.about, &info, args.long)?;
+    let mut printer = LsPrinter::begin(
+        &mut context.out,
+        opened.about,
+        &info,
+        Format {
+            long: args.long,
+            null: args.null,
+        },
+    )?;
     let base: PathBuf = args
         .address
         .path

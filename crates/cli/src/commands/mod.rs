@@ -9,9 +9,11 @@ mod find;
 mod generate;
 mod init;
 mod key;
+mod lists;
 mod ls;
 mod open;
 mod password;
+mod producer;
 mod records;
 mod restore;
 mod snapshots;
@@ -22,6 +24,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use open::Context;
+pub(crate) use password::from_file as password_from_file;
 
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};

@@ -191,7 +191,11 @@ fn not_empty(password: Password) -> Result<Password> {
     }
 }
 
-fn from_file(path: &Path) -> Result<Password> {
+/// Returns the password in the first line of a file.
+///
+/// # Errors
+/// The file can't be read, or has a longer line than a password.
+pub(crate) fn from_file(path: &Path) -> Result<Password> {
     // Its exit code is that of a missing password, as after a command that fails.
     let failed = |source| Failure::Password(Failure::local("read the password from", path, source).to_string());
     first_line(std::fs::File::open(path).map_err(failed)?).map_err(failed)

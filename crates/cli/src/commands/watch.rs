@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{Monitor, ProgressCounters, Warning};
-use ibid_terminal::{Progress, State, Unit, on_stop_signal, reason};
+use ibid_repo::{Monitor, Warning};
+use ibid_terminal::{Progress, State, Unit, on_stop_signal, path_text, reason};
 
 use crate::failure::{Failure, Result, advice};
 use crate::print::{self, Verb};
@@ -77,7 +77,7 @@ impl Watch {
 
     fn show(&mut self, unit: Unit, quiet: bool) {
         let monitor = self.monitor.clone();
-        self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor.counters)));
+        self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor)));
     }
 
     /// Returns a callback that counts bytes read, and returns whether to continue.
@@ -107,7 +107,8 @@ impl Watch {
     }
 }
 
-fn state(counters: &ProgressCounters) -> State {
+fn state(monitor: &Monitor) -> State {
+    let counters = &monitor.counters;
     let bytes_total = counters
         .totals_final
         .load(Relaxed)
@@ -117,6 +118,7 @@ fn state(counters: &ProgressCounters) -> State {
         bytes_skipped: counters.skipped.load(Relaxed),
         bytes_total,
         count: counters.files.load(Relaxed),
+        name: monitor.path().map(|path| path_text(&path)),
         is_verifying: counters.verifying.load(Relaxed),
     }
 }

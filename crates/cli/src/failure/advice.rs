@@ -43,6 +43,10 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
     let advice = match error {
         RepoError::Storage(error) => return Some(on_storage(error).into()),
         RepoError::Local { source, .. } | RepoError::Pipe { source, .. } => return on_system(source),
+        RepoError::WrongType {
+            found: "a directory" | "the root of the snapshot",
+            ..
+        } => "`ibid dump --archive tar` writes a folder with all that is in it.",
         RepoError::NoSuchPath { snapshot, .. } => {
             return Some(format!("`ibid ls -R {snapshot}` lists what it has.").into());
         }

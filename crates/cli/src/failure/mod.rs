@@ -102,6 +102,7 @@ impl Failure {
             {
                 2
             }
+            Failure::Repo(Error::TooManyPaths { .. } | Error::BadTagName { .. }) => 2,
             Failure::Password(_) => 5,
             Failure::Records(ibid_record::Error::Key {
                 source: ibid_format::Error::WrongPassword,

@@ -16,6 +16,7 @@ struct JsonBackup<'a> {
     snapshot: Option<String>,
     parent: Option<String>,
     dry_run: bool,
+    skipped: bool,
     files: u64,
     directories: u64,
     others: u64,
@@ -65,18 +66,33 @@ pub(crate) fn backup(
     flaws(out, summary)
 }
 
+/// Returns a count of what is neither a file nor a folder, with a comma after it; nothing if there is
+/// none.
+pub(super) fn others(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        1 => "1 symlink or device, ".to_owned(),
+        _ => format!("{} symlinks and devices, ", count(number)),
+    }
+}
+
 /// Prints the contents of the snapshot, and the part that was known.
 fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
-    let what = match summary.id {
-        Some(id) => format!("snapshot {}", &id.to_string()[..8]),
-        None => "nothing was stored (--dry-run); it would be a snapshot".to_owned(),
+    let what = match (summary.id, summary.parent) {
+        (Some(id), _) => format!("snapshot {} of", &id.to_string()[..8]),
+        (None, Some(parent)) if summary.skipped => format!(
+            "nothing has changed since snapshot {}, so there is no new one (--skip-if-unchanged):",
+            &parent.to_string()[..8]
+        ),
+        (None, _) => "nothing was stored (--dry-run); it would be a snapshot of".to_owned(),
     };
     let (files, folders) = (
         counted(counters.files, "file", "files"),
         counted(counters.directories, "folder", "folders"),
     );
-    out.line(format!("{what} of {files}, {folders}, {}", size(counters.bytes)))?;
+    let others = others(counters.others);
+    out.line(format!("{what} {files}, {folders}, {others}{}", size(counters.bytes)))?;
     let changed = counters.files.saturating_sub(summary.unchanged_files);
     out.line(format!(
         "  files   {} new or changed, {} unchanged",
@@ -197,7 +213,8 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
     JsonBackup {
         snapshot: summary.id.map(|id| id.to_string()),
         parent: summary.parent.map(|id| id.to_string()),
-        dry_run: summary.id.is_none(),
+        dry_run: summary.id.is_none() && !summary.skipped,
+        skipped: summary.skipped,
         files: counters.files,
         directories: counters.directories,
         others: counters.others,

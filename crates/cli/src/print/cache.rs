@@ -1,7 +1,7 @@
 //! Prints `cache`.
 
 use ibid_repo::{CacheStats, Result};
-use ibid_terminal::number::{count, counted, size};
+use ibid_terminal::number::{counted, size};
 use ibid_terminal::path_text;
 use serde::Serialize;
 
@@ -46,8 +46,8 @@ pub(crate) fn cache_stats(out: &mut Out, about: About, stats: &CacheStats) -> Re
     ))?;
     let each = stats.run_bytes as f64 / stats.chunks.max(1) as f64;
     out.line(format!(
-        "index   {} chunks in {}, {each:.1} bytes each",
-        count(stats.chunks),
+        "index   {} in {}, {each:.1} bytes each",
+        counted(stats.chunks, "chunk", "chunks"),
         counted(stats.runs, "run", "runs")
     ))?;
     if stats.copy_bytes > 0 {

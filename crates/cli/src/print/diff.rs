@@ -10,7 +10,7 @@ use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
 use super::json::JsonEntry;
-use super::tree::{mode, shown};
+use super::tree::{mode, relative};
 use super::{About, Out, json};
 
 #[derive(Serialize)]
@@ -130,13 +130,13 @@ fn name(change: Change) -> &'static str {
 fn text(difference: &Difference<'_>) -> String {
     let sized = |entry: &TreeEntry| json::size(entry).map_or_else(String::new, |bytes| format!("  {}", size(bytes)));
     match (difference.change, difference.old, difference.new) {
-        (Change::Added, _, Some(new)) => format!("+ {}{}", shown(difference.path, new), sized(new)),
-        (Change::Removed, Some(old), _) => format!("- {}{}", shown(difference.path, old), sized(old)),
+        (Change::Added, _, Some(new)) => format!("+ {}{}", relative(difference.path, new), sized(new)),
+        (Change::Removed, Some(old), _) => format!("- {}{}", relative(difference.path, old), sized(old)),
         (Change::Modified, Some(old), Some(new)) => {
             format!("M {}  {} → {}", path_text(difference.path), content(old), content(new))
         }
         (Change::Attributes, Some(old), Some(new)) => {
-            format!("U {}{}", shown(difference.path, new), attributes(old, new))
+            format!("U {}{}", relative(difference.path, new), attributes(old, new))
         }
         (Change::Type, Some(old), Some(new)) => {
             format!(

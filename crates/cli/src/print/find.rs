@@ -1,6 +1,5 @@
 //! Prints `find`.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ibid_format::FileId;
@@ -13,7 +12,7 @@ use serde::Serialize;
 
 use super::json::JsonEntry;
 use super::time::local;
-use super::tree::{mode, shown};
+use super::tree::{from_root, mode, shown};
 use super::{About, Out, json};
 
 #[derive(Serialize)]
@@ -38,10 +37,12 @@ pub(crate) struct FindPrinter<'a> {
     last: Option<FileId>,
     snapshots: u64,
     matches: u64,
+    /// Whether to print nothing but paths, with NUL bytes.
+    null: bool,
 }
 
 impl<'a> FindPrinter<'a> {
-    pub(crate) fn begin(out: &'a mut Out, about: About) -> Result<FindPrinter<'a>> {
+    pub(crate) fn begin(out: &'a mut Out, about: About, null: bool) -> Result<FindPrinter<'a>> {
         if out.json {
             out.begin("find", about)?;
         }
@@ -50,6 +51,7 @@ impl<'a> FindPrinter<'a> {
             last: None,
             snapshots: 0,
             matches: 0,
+            null,
         })
     }
 
@@ -59,10 +61,13 @@ impl<'a> FindPrinter<'a> {
             let body = JsonMatch {
                 snapshot: info.id.to_string(),
                 snapshot_time: super::time::rfc3339(info.snapshot.time),
-                path: JsonPath::new(path.as_os_str().as_bytes()),
+                path: from_root(path),
                 entry: JsonEntry::new(entry),
             };
             return self.out.item("match", body);
+        }
+        if self.null {
+            return self.out.null_path(path);
         }
         if self.last.replace(info.id) != Some(info.id) {
             self.snapshots += 1;
@@ -80,7 +85,7 @@ impl<'a> FindPrinter<'a> {
         if self.out.json {
             return self.out.item("end", JsonEnd { matches: self.matches });
         }
-        if self.out.quiet {
+        if self.out.quiet || self.null {
             return Ok(());
         }
         let snapshots = counted(self.snapshots, "snapshot", "snapshots");

@@ -21,6 +21,8 @@ mod time;
 mod tree;
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 pub(crate) use backup::backup;
 pub(crate) use cache::{cache_cleared, cache_stats};
@@ -45,7 +47,8 @@ pub(crate) use talk::{
     Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, question, records_published,
     records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
-pub(crate) use tree::LsPrinter;
+pub(crate) use time::local as local_time;
+pub(crate) use tree::{Format, LsPrinter};
 
 /// The repository of a JSON document.
 #[derive(Clone, Copy, Debug)]
@@ -98,13 +101,18 @@ impl Out {
     }
 
     /// Whether standard output is a terminal.
-    fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         self.output.is_terminal()
     }
 
     /// Prints a line of text. Names must have been escaped.
     fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         self.output.line(text).map_err(failed)
+    }
+
+    /// Writes a path in a snapshot as it is, from the root on, and a NUL byte.
+    fn null_path(&mut self, path: &Path) -> Result<()> {
+        self.bytes(&[b"/", path.as_os_str().as_bytes(), b"\0"].concat())
     }
 
     fn json(&mut self, value: &impl Serialize) -> Result<()> {

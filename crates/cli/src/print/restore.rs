@@ -7,7 +7,7 @@ use ibid_terminal::number::{count, counted, duration, rate, size};
 use ibid_terminal::path_text;
 use serde::Serialize;
 
-use super::backup::json_problems;
+use super::backup::{json_problems, others};
 use super::json::JsonProblem;
 use super::{About, Out};
 
@@ -24,6 +24,7 @@ struct JsonRestore<'a> {
     failed: u64,
     damaged: u64,
     verified: Option<u64>,
+    owners_lost: u64,
     duration_ms: u64,
     problems: Vec<JsonProblem<'a>>,
 }
@@ -71,6 +72,7 @@ pub(crate) fn restore(
             failed: summary.failed,
             damaged: summary.damaged,
             verified: asked.verify.then_some(summary.verified),
+            owners_lost: summary.owners_lost,
             duration_ms: asked.duration_ms,
             problems: json_problems(problems),
         };
@@ -90,7 +92,8 @@ fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSumma
     );
     let did = if asked.dry_run { "would restore" } else { "restored" };
     out.line(format!(
-        "{did} {files}, {folders}, {} of snapshot {}",
+        "{did} {files}, {folders}, {}{} of snapshot {}",
+        others(summary.others),
         size(summary.bytes),
         info.short_id()
     ))?;
@@ -114,6 +117,16 @@ fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSumma
             "  time      {}, {}",
             duration(asked.duration_ms),
             rate(summary.bytes, asked.duration_ms)
+        ))?;
+    }
+    if summary.owners_lost > 0 {
+        out.line(format!(
+            "  owners    {} you instead of their owners, and had to do without set-user-ID bits: only root can \
+             restore both. Run it again as root, with --overwrite if-changed, if you need them",
+            match summary.owners_lost {
+                1 => "1 file or folder belongs to".to_owned(),
+                more => format!("{} files and folders belong to", count(more)),
+            }
         ))?;
     }
     if summary.damaged > 0 {

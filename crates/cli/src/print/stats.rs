@@ -1,7 +1,7 @@
 //! Prints `stats`.
 
 use ibid_repo::{Result, Stats};
-use ibid_terminal::number::{count, percent, ratio, size};
+use ibid_terminal::number::{count, counted, percent, ratio, size};
 use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
@@ -84,7 +84,7 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     row(
         "unique",
         size(stats.unique),
-        format!("{} chunks; {note}", count(stats.chunks)),
+        format!("{}; {note}", counted(stats.chunks, "chunk", "chunks")),
     );
     let note = format!("{} saved by compression", size(json.saved_by_compression));
     row("packed", size(stats.packed), note);
@@ -114,7 +114,7 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
     row(
         "index",
         size(stats.index_memory),
-        format!("of memory for {} chunks{each}", count(stats.index_chunks)),
+        format!("of memory for {}{each}", counted(stats.index_chunks, "chunk", "chunks")),
     );
     let cost = &stats.read_cost;
     let note = format!(

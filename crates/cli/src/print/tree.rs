@@ -27,16 +27,30 @@ struct JsonEnd {
     entries: u64,
 }
 
+/// What `ls` shows of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format {
+    /// Attributes, too.
+    pub(crate) long: bool,
+    /// Its path as it is, and a NUL byte.
+    pub(crate) null: bool,
+}
+
 /// Prints `ls`.
 pub(crate) struct LsPrinter<'a> {
     out: &'a mut Out,
     info: &'a SnapshotInfo,
-    long: bool,
+    format: Format,
     entries: u64,
 }
 
 impl<'a> LsPrinter<'a> {
-    pub(crate) fn begin(out: &'a mut Out, about: About, info: &'a SnapshotInfo, long: bool) -> Result<LsPrinter<'a>> {
+    pub(crate) fn begin(
+        out: &'a mut Out,
+        about: About,
+        info: &'a SnapshotInfo,
+        format: Format,
+    ) -> Result<LsPrinter<'a>> {
         if out.json {
             out.begin("ls", about)?;
             out.item("snapshot", JsonSnapshot::new(info))?;
@@ -44,7 +58,7 @@ impl<'a> LsPrinter<'a> {
         Ok(LsPrinter {
             out,
             info,
-            long,
+            format,
             entries: 0,
         })
     }
@@ -52,7 +66,7 @@ impl<'a> LsPrinter<'a> {
     pub(crate) fn entry(&mut self, path: &Path, entry: &TreeEntry) -> Result<()> {
         self.entries += 1;
         if self.out.json {
-            let path = JsonPath::new(path.as_os_str().as_bytes());
+            let path = from_root(path);
             return self.out.item(
                 "entry",
                 JsonListed {
@@ -61,8 +75,11 @@ impl<'a> LsPrinter<'a> {
                 },
             );
         }
+        if self.format.null {
+            return self.out.null_path(path);
+        }
         let name = shown(path, entry);
-        if !self.long {
+        if !self.format.long {
             return self.out.line(name);
         }
         let owner = |names: &[(u32, Vec<u8>)], id: u32| match names.binary_search_by_key(&id, |(id, _)| *id) {
@@ -104,8 +121,18 @@ impl<'a> LsPrinter<'a> {
     }
 }
 
-/// Returns a path, with a slash after folders.
+/// Returns a path in a snapshot, from the root on, for JSON.
+pub(super) fn from_root(path: &Path) -> JsonPath {
+    JsonPath::new(&[b"/", path.as_os_str().as_bytes()].concat())
+}
+
+/// Returns a path in a snapshot, from the root on, with a slash after folders.
 pub(super) fn shown(path: &Path, entry: &TreeEntry) -> String {
+    format!("/{}", relative(path, entry))
+}
+
+/// Returns a path as it is, with a slash after folders.
+pub(super) fn relative(path: &Path, entry: &TreeEntry) -> String {
     let slash = if matches!(entry.kind, EntryKind::Directory(_)) {
         "/"
     } else {

@@ -277,13 +277,63 @@ fn a_question_leaves_the_terminal_as_it_was() {
     }
 }
 
-fn asked(home: &Home, answer: &[u8], code: i32) {
+/// A terminal shows what is done and what is worked on; a log has no use for that.
+#[test]
+fn progress_is_for_terminals() {
+    use std::io::Read;
+    let home = Home::new();
+    let backup = || {
+        let slow = ["--stdin-name", "slow.sql", "--", "sh", "-c", "echo x; sleep 1"];
+        home.ibid(["backup", "--stdin-from-command"].iter().chain(&slow))
+    };
+    let ran = run(&mut backup());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let (master, path) = terminal();
+    // A terminal without columns shows nothing.
+    let size = rustix::termios::Winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(&master, size).unwrap();
+    let stderr = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut on_terminal = backup();
+    let mut child = on_terminal
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    // It holds the terminal open, too.
+    drop(on_terminal);
+    let reader = std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        let mut part = [0; 4096];
+        let mut master = std::fs::File::from(master);
+        // At the end, a terminal without programs gives an error.
+        while let Ok(length @ 1..) = master.read(&mut part) {
+            shown.extend_from_slice(&part[..length]);
+        }
+        String::from_utf8_lossy(&shown).into_owned()
+    });
+    assert!(child.wait().unwrap().success());
+    let shown = reader.join().unwrap();
+    assert!(shown.contains("0 files  /slow.sql"), "{shown:?}");
+}
+
+/// Returns the end of a new terminal for its user, and the path of the one for programs.
+fn terminal() -> (std::os::fd::OwnedFd, std::path::PathBuf) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let path = ptsname(&master, Vec::new()).unwrap();
-    let path = std::path::Path::new(path.to_str().unwrap());
-    let open = || std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    (master, path.to_str().unwrap().into())
+}
+
+fn asked(home: &Home, answer: &[u8], code: i32) {
+    let (master, path) = terminal();
+    let open = || std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let terminal = open();
     let before = tcgetattr(&terminal).unwrap().local_modes;
     assert!(before.contains(LocalModes::ECHO));

@@ -15,6 +15,7 @@ mod publishing;
 mod records;
 mod restoring;
 mod selecting;
+mod sources;
 mod support;
 mod tables;
 mod trouble;

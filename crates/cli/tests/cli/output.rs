@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::support::Home;
+use crate::support::{Home, run};
 
 const COMMANDS: [&[&str]; 26] = [
     &["init"],
@@ -62,7 +62,7 @@ fn every_help_has_an_example() {
 fn completions_and_manual_come_from_the_definition() {
     let home = Home::bare();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(home.ok(["completions", shell]).contains("one-file-system"), "{shell}");
+        assert!(home.ok(["completions", shell]).contains("IBID_COMPLETE"), "{shell}");
     }
     for command in COMMANDS.iter().chain([&[][..]].iter()) {
         let page = home.ok([&["man"], *command].concat());
@@ -131,4 +131,75 @@ fn quiet_leaves_out_all_but_what_was_asked_for() {
     let ran = home.run(["restore", "latest", "back", "-q"]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""));
     assert_eq!(home.ok(["snapshots", "-q"]).lines().count(), 2);
+}
+
+#[test]
+fn shells_complete_options_values_and_snapshots() {
+    let home = Home::with_snapshot();
+    home.ok(["backup", "-q", "files", "--tag", "weekly", "--host", "mill"]);
+    let complete = |words: &[&str], variables: &[(&str, Option<&str>)]| {
+        let mut command = home.ibid(["--", "ibid"].iter().chain(words));
+        command
+            .env("IBID_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command
+            .env("_CLAP_IFS", "\n")
+            .env("_CLAP_COMPLETE_COMP_TYPE", "9")
+            .env("_CLAP_COMPLETE_SPACE", "true");
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let ran = run(&mut command);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}");
+        let is_option = |word: &str| word.starts_with("--");
+        let wants_options = words.last().is_some_and(|word| is_option(word));
+        let found = ran.out.lines().map(|line| line.trim_end().to_owned());
+        // Where an argument may stand, an option may, too.
+        let found = found.filter(|word| wants_options || !is_option(word));
+        found.collect::<Vec<_>>()
+    };
+    let ids = home.ids();
+    let newest_first = ["latest", &ids[1][..8], &ids[0][..8]];
+    assert_eq!(complete(&["restore", ""], &[]), newest_first);
+    assert_eq!(complete(&["ls", &ids[0][..3]], &[]).last().unwrap(), &ids[0][..8]);
+    assert!(complete(&["backup", "--one"], &[]).contains(&"--one-file-system".to_owned()));
+    assert_eq!(complete(&["backup", "--similarity", ""], &[]), ["auto", "off", "max"]);
+    assert_eq!(complete(&["dump", "--archive", ""], &[]), ["tar", "zip"]);
+    assert_eq!(complete(&["snapshots", "--tag", ""], &[]), ["weekly"]);
+    assert!(complete(&["snapshots", "--host", "mi"], &[]).contains(&"mill".to_owned()));
+    // The repository and the password may be in the command line.
+    home.write("password", "secret\n");
+    let none = [("IBID_REPO", None), ("IBID_PASSWORD", None)];
+    let given = ["-r", "repo", "--password-file", "password", "ls", ""];
+    assert_eq!(complete(&given, &none), newest_first);
+    // Whatever is missing, nothing is said.
+    for variables in [
+        [("IBID_REPO", None), ("IBID_PASSWORD", Some("secret"))],
+        [("IBID_REPO", Some("nowhere")), ("IBID_PASSWORD", Some("secret"))],
+        [("IBID_REPO", Some("repo")), ("IBID_PASSWORD", Some("wrong"))],
+        [("IBID_REPO", Some("repo")), ("IBID_PASSWORD", None)],
+    ] {
+        assert!(complete(&["ls", ""], &variables).is_empty(), "{variables:?}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::bare();
+    home.ok(["man", "--all", "man/man1"]);
+    let mut pages: Vec<_> = std::fs::read_dir(home.path("man/man1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    pages.sort();
+    for name in ["ibid.1", "ibid-backup.1", "ibid-key-add.1", "ibid-records-load.1"] {
+        assert!(pages.iter().any(|page| page == name), "{name} in {pages:?}");
+    }
+    assert!(!pages.iter().any(|page| page.contains("help")), "{pages:?}");
+    let page = std::fs::read_to_string(home.path("man/man1/ibid-key-add.1")).unwrap();
+    assert_eq!(page, home.ok(["man", "key", "add"]));
+    home.fails(2, ["man", "backup", "--all", "man"]);
 }

@@ -279,3 +279,38 @@ fn a_pattern_that_matches_nothing_is_named_and_code_3() {
     assert_eq!(restore("b", &["*.txt", "anna.txt", "down/"]).code, 0);
     assert_eq!(restore("c", &["files/"]).code, 0);
 }
+
+/// Set-user-ID bits without the owner would lend the rights of whoever restores.
+#[test]
+fn a_restore_without_rights_says_whose_files_are_whose_now() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let home = Home::bare();
+    std::fs::set_permissions(home.path("files/anna.txt"), PermissionsExt::from_mode(0o6755)).unwrap();
+    home.ok(["init", "-q", CHEAP[0], CHEAP[1]]);
+    home.ok(["backup", "-q", "files"]);
+    home.ok(["restore", "-q", &home.at("files"), "root"]);
+    assert_eq!(mode(home.path("root/anna.txt")), 0o6755);
+    if !rustix::process::geteuid().is_root() {
+        // The files of this user are not lost to another one; only root can make others.
+        return;
+    }
+    let readable = std::process::Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(home.path("repo"))
+        .status();
+    assert!(readable.unwrap().success());
+    let arguments = ["restore", &home.at("files"), "out", "--no-cache"];
+    let ran = run(&mut as_somebody(&home, &arguments));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    // Three files, two folders, one link.
+    let said = "  owners    6 files and folders belong to you instead of their owners";
+    assert!(ran.out.contains(said) && ran.out.contains("as root"), "{ran:?}");
+    assert_eq!(mode(home.path("out/anna.txt")), 0o755);
+    let json = run(&mut as_somebody(
+        &home,
+        &[&arguments[..2], &["again", "--no-cache", "--json"]].concat(),
+    ));
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["owners_lost"], 6);
+}

@@ -403,3 +403,25 @@ fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
         assert!(refused > 0, "{arguments:?}");
     }
 }
+
+/// Whatever can be checked is checked before a repository is created.
+#[test]
+fn a_backup_that_cannot_work_makes_no_repository() {
+    let home = Home::bare();
+    home.write("empty", "");
+    for (code, arguments) in [
+        (1, &["backup", "--init", "files", "--memory", "32MiB"][..]),
+        (1, &["init", "--memory", "32MiB"]),
+        (2, &["backup", "--init", "files", "--exclude", "["]),
+        (2, &["backup", "--init", "files", "--iexclude", "./x"]),
+        (1, &["backup", "--init", "files", "--exclude-file", "none"]),
+        (1, &["backup", "--init", "nowhere"]),
+        (1, &["backup", "--init", "--files-from", "empty"]),
+        (2, &["backup", "--init", "files", "--average", "1"]),
+    ] {
+        home.fails(code, arguments);
+        assert!(!home.path("repo").exists(), "{arguments:?}");
+    }
+    home.ok(["backup", "--init", "files", CHEAP[0], CHEAP[1]]);
+    assert_eq!(home.ids().len(), 1);
+}

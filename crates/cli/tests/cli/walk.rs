@@ -32,7 +32,7 @@ fn a_snapshot_can_be_listed_searched_compared_and_counted() {
         snapshots.contains("second") && snapshots.contains("2 snapshots"),
         "{snapshots}"
     );
-    let prefix = home.path("files").strip_prefix("/").unwrap().display().to_string();
+    let prefix = home.path("files").display().to_string();
     let listed = home.ok(["ls", &home.at("files")]);
     let expected = ["anna.txt", "deep/", "link/", "new"]
         .map(|name| format!("{prefix}/{name}\n"))
@@ -84,6 +84,53 @@ fn a_snapshot_can_be_listed_searched_compared_and_counted() {
 }
 
 #[test]
+fn paths_are_printed_as_they_are_for_other_programs() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = Home::new();
+    let name = |bytes: &'static [u8]| std::path::Path::new(std::ffi::OsStr::from_bytes(bytes));
+    for odd in [
+        &b"files/odd/new\nline"[..],
+        b"files/odd/\xFF\x1b[1m",
+        b"files/odd/back\\slash",
+        b"files/odd/f/x",
+    ] {
+        home.write(name(odd), "x");
+    }
+    home.ok(["backup", "-q", "files"]);
+    let paths = |raw: &[u8]| -> Vec<Vec<u8>> {
+        assert_eq!(raw.last(), Some(&0));
+        raw[..raw.len() - 1]
+            .split(|&byte| byte == 0)
+            .map(<[u8]>::to_vec)
+            .collect()
+    };
+    let expected = |inside: &[&[u8]]| -> Vec<Vec<u8>> {
+        let top = home.path("files/odd");
+        inside
+            .iter()
+            .map(|name| [top.as_os_str().as_bytes(), b"/", name].concat())
+            .collect()
+    };
+    let listed = home.run(["ls", "-0", &home.at("files/odd")]).raw;
+    assert_eq!(
+        paths(&listed),
+        expected(&[b"back\\slash", b"f", b"new\nline", b"\xFF\x1b[1m"])
+    );
+    let all = home.run(["ls", "-R0", &home.at("files/odd")]).raw;
+    assert!(paths(&all).contains(&expected(&[b"f/x"])[0]));
+    let found = home.run(["find", "odd/*", "-0"]).raw;
+    assert_eq!(paths(&found), paths(&listed));
+    assert!(home.run(["find", "nothing", "--null"]).raw.is_empty());
+    // What is printed can be asked for.
+    for path in paths(&listed) {
+        let address = [b"latest:", path.as_slice()].concat();
+        home.ok([std::ffi::OsStr::new("ls"), std::ffi::OsStr::from_bytes(&address)]);
+    }
+    home.fails(2, ["ls", "latest", "-0l"]);
+    home.fails(2, ["find", "x", "-0", "--json"]);
+}
+
+#[test]
 fn a_file_can_be_written_to_a_pipe() {
     let home = Home::with_snapshot();
     let dumped = home.run(["dump", &home.at("files/deep/data.bin")]);
@@ -94,6 +141,34 @@ fn a_file_can_be_written_to_a_pipe() {
             .contains("is a directory, not a file")
     );
     assert!(home.fails(1, ["dump", &home.at("files/none")]).contains("has no"));
+}
+
+#[test]
+fn a_folder_can_be_written_as_an_archive() {
+    let home = Home::with_snapshot();
+    let tar = home.run(["dump", &home.at("files"), "--archive", "tar"]);
+    assert_eq!((tar.code, tar.err.as_str()), (0, ""));
+    home.write("out.tar", &tar.raw);
+    std::fs::create_dir(home.path("out")).unwrap();
+    let extracted = std::process::Command::new("tar")
+        .args(["-xpf", "../out.tar"])
+        .current_dir(home.path("out"))
+        .status();
+    assert!(extracted.unwrap().success());
+    assert_eq!(tree(&home.path("files"))[1..], tree(&home.path("out"))[1..]);
+    let zip = home.run(["dump", &home.at("files/deep"), "--archive", "zip"]);
+    assert!(zip.code == 0 && zip.raw.starts_with(b"PK\x03\x04"), "{}", zip.err);
+
+    std::os::unix::net::UnixListener::bind(home.path("files/socket")).unwrap();
+    home.ok(["backup", "-q", "files"]);
+    let said = home.fails(3, ["dump", &home.at("files"), "--archive", "tar"]);
+    assert!(
+        said.contains("files/socket: cannot archive: tar has no sockets"),
+        "{said}"
+    );
+    assert!(home.fails(1, ["dump", &home.at("files")]).contains("--archive tar"));
+    home.fails(2, ["dump", &home.at("files"), "--archive", "tar", "--offset", "1"]);
+    home.fails(2, ["dump", &home.at("files"), "--archive", "rar"]);
 }
 
 #[test]
@@ -118,10 +193,40 @@ fn a_stream_becomes_a_file() {
     let bytes = noise(3 << 20, 4);
     let stored = run_with(&mut home.ibid(["backup", "--stdin", "dump.sql", "--tag", "db"]), &bytes);
     assert_eq!(stored.code, 0, "{stored:?}");
-    assert_eq!(home.ok(["ls", "latest"]), "dump.sql\n");
+    assert_eq!(home.ok(["ls", "latest"]), "/dump.sql\n");
     assert!(home.run(["dump", "latest:dump.sql"]).raw == bytes);
     home.fails(2, ["backup", "--stdin", "name", "files"]);
     home.fails(2, ["backup"]);
+}
+
+#[test]
+fn a_summary_counts_one_thing_as_one() {
+    let home = Home::bare();
+    home.write("one/file", "x");
+    std::os::unix::fs::symlink("file", home.path("one/link")).unwrap();
+    home.ok(["init", "-q", CHEAP[0], CHEAP[1]]);
+    let said = home.ok(["backup", "one"]);
+    let folders = home.path("one").components().count() - 1;
+    assert!(
+        said.contains(&format!(" of 1 file, {folders} folders, 1 symlink or device, 1 B\n")),
+        "{said}"
+    );
+    let said = home.ok(["restore", &home.at("one"), "out"]);
+    assert!(
+        said.contains("restored 1 file, 0 folders, 1 symlink or device, 1 B of"),
+        "{said}"
+    );
+    let said = home.ok(["stats"]) + &home.ok(["cache", "stats"]) + &home.ok(["snapshots"]) + &home.ok(["check"]);
+    for wrong in [
+        " 1 files",
+        " 1 chunks",
+        " 1 snapshots",
+        " 1 packs",
+        " 1 folders",
+        " 1 runs",
+    ] {
+        assert!(!said.contains(wrong), "{wrong} in {said}");
+    }
 }
 
 #[test]

@@ -220,6 +220,7 @@ impl Builder<'_, '_> {
                     slots,
                     names,
                 } => {
+                    self.gather.job.monitor.show_path(path.clone());
                     self.large(path, &pieces, names)?;
                     for _ in 0..slots {
                         // At the end the receiver is gone.
@@ -258,7 +259,9 @@ impl Builder<'_, '_> {
         }
         counters.changed_while_read += u64::from(entry.changed_while_read);
         if let EntryKind::File(_) = entry.kind {
-            ProgressCounters::add(&self.gather.job.monitor.counters.files, 1);
+            let monitor = &self.gather.job.monitor;
+            ProgressCounters::add(&monitor.counters.files, 1);
+            monitor.note_path(|| self.path_of(&entry.name));
         }
         Ok(())
     }

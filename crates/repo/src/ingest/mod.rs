@@ -42,6 +42,7 @@ mod read;
 mod sampling;
 mod store;
 mod summary;
+mod unchanged;
 mod unread;
 mod work;
 
@@ -51,7 +52,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ibid_format::FileId;
-use ibid_format::snapshot::Snapshot;
+use ibid_format::snapshot::{LIST_MAX, Snapshot};
 use ibid_format::tree::Time;
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
@@ -66,6 +67,9 @@ use crate::similar;
 use crate::snapshots::next_sequence;
 use crate::source::Filter;
 use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning, clock};
+
+/// Most bytes that the paths of a backup may have, so that they fit into a snapshot file with all else.
+pub(crate) const PATHS_BYTES_MAX: u64 = ibid_format::snapshot::LIMIT / 2;
 
 /// A backup that stores more chunks than this brings the local cache up to date itself. Fewer can be
 /// read by the next command in a few milliseconds.
@@ -101,6 +105,7 @@ impl Repository {
             image::check_request(options)?;
         }
         let (paths, unresolved) = resolve_all(&options.paths, &self.monitor)?;
+        check_paths(&paths)?;
         self.run_backup(read::Input::Paths(paths), unresolved, options)
     }
 
@@ -190,6 +195,17 @@ impl Repository {
         let built = build::run(&job, input, parent);
         self.refresh();
         let built = built?;
+        let skipped = match &origin.parent {
+            Some(parent) if options.skip_if_unchanged && !options.dry_run => {
+                // A parent that can't be read is no reason to go without a snapshot.
+                self.is_unchanged(&parent.snapshot, &built, &origin.paths)
+                    .unwrap_or_else(|error| {
+                        self.monitor.warn(Warning::Repository { error });
+                        false
+                    })
+            }
+            _ => false,
+        };
         let reading_began = job.started;
         let packs = self
             .cache
@@ -201,11 +217,11 @@ impl Repository {
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         let stored = match &mut session {
-            None => None,
-            Some(session) => match session.put(&self.files, &snapshot)? {
+            Some(session) if !skipped => match session.put(&self.files, &snapshot)? {
                 SessionEnd::Void => return Ok(None),
                 SessionEnd::Stored(size) => Some((session.id, size)),
             },
+            _ => None,
         };
         if let Some((snapshot, _)) = stored
             && let (Some(cache), Some(packs)) = (&self.cache, packs)
@@ -222,6 +238,7 @@ impl Repository {
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(Some(BackupSummary {
             id: stored.map(|(id, _)| id),
+            skipped,
             parent: snapshot.parent,
             written: tally.written + stored.map_or(0, |(_, size)| size),
             duration_ms: duration_ms(),
@@ -368,6 +385,18 @@ impl Origin {
             groups: built.groups,
             counters: tally.counters,
         }
+    }
+}
+
+/// Refuses paths that the snapshot could not record, before anything is read.
+fn check_paths(paths: &[PathBuf]) -> Result<()> {
+    let bytes = paths.iter().map(|path| path.as_os_str().len() as u64).sum();
+    match paths.len() > LIST_MAX || bytes > PATHS_BYTES_MAX {
+        true => Err(Error::TooManyPaths {
+            paths: paths.len(),
+            bytes,
+        }),
+        false => Ok(()),
     }
 }
 

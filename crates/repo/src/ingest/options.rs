@@ -9,7 +9,8 @@ use ibid_format::tree::Time;
 
 use crate::ChangedBlocks;
 use crate::options::setters;
-use crate::source::Excludes;
+use crate::source::{Excludes, Filter};
+use crate::{Error, Result};
 
 /// Compression of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +108,12 @@ pub struct BackupOptions {
     /// read and compare all the same, 0 to 1, others each time. If one of them differs, the backup
     /// fails with [`ChangedBlocksError::Wrong`](crate::ChangedBlocksError::Wrong).
     pub verify_unchanged: f64,
+    /// Make no snapshot if all that it would hold is as in its parent: names, contents and attributes
+    /// of everything in the [`paths`](BackupOptions#structfield.paths), with the times and inode
+    /// numbers by which the next backup tells changed files. Attributes of the folders that lead to
+    /// the paths do not count. It has no effect on a stream and on a
+    /// [`dry_run`](BackupOptions#structfield.dry_run).
+    pub skip_if_unchanged: bool,
     /// Do everything except write.
     pub dry_run: bool,
     /// Compression of chunks.
@@ -130,6 +137,7 @@ setters!(BackupOptions {
     excludes: Excludes,
     force: bool,
     verify_unchanged: f64,
+    skip_if_unchanged: bool,
     dry_run: bool,
     compression: Compression,
     similarity: Similarity,
@@ -148,6 +156,24 @@ setters!(BackupOptions {
 });
 
 impl BackupOptions {
+    /// Checks what can be checked without a repository: patterns, names, and whether there is anything
+    /// to back up at the paths. A backup does so, too; this is for programs that create a repository
+    /// first.
+    ///
+    /// # Errors
+    /// [`Error::BadPattern`](crate::Error::BadPattern), [`Error::BadTagName`](crate::Error::BadTagName);
+    /// a file of patterns that can't be read; [`Error::NothingToBackUp`](crate::Error::NothingToBackUp)
+    /// if none of at least one path exists; [`Error::TooManyPaths`](crate::Error::TooManyPaths).
+    pub fn check(&self) -> Result<()> {
+        Filter::new(&self.excludes)?;
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        if !self.paths.is_empty() && !self.paths.iter().any(exists) {
+            let paths = self.paths.len();
+            return Err(Error::NothingToBackUp { paths });
+        }
+        super::check_paths(&self.paths)
+    }
+
     /// Adds a path to back up.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> BackupOptions {

@@ -10,8 +10,11 @@ use ibid_format::snapshot::SnapshotTotals;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupSummary {
-    /// Id of the new snapshot; none for a dry run.
+    /// Id of the new snapshot; none for a dry run, and if it was skipped.
     pub id: Option<FileId>,
+    /// Whether there is no new snapshot because it would be the same as its parent, and the
+    /// [options](crate::BackupOptions#structfield.skip_if_unchanged) say so.
+    pub skipped: bool,
     /// Id of the snapshot that files were compared with.
     pub parent: Option<FileId>,
     /// Files and bytes found and stored.
@@ -59,6 +62,7 @@ impl AddAssign for BackupSummary {
         // Names every field, so that none is forgotten.
         let BackupSummary {
             id: _,
+            skipped: _,
             parent: _,
             counters,
             unchanged_files,

@@ -75,7 +75,7 @@ impl Patterns {
         }
         let mut path = Cow::Borrowed(from_root(path.as_os_str().as_bytes()));
         if self.ignore_case {
-            path = Cow::Owned(path.to_ascii_lowercase());
+            path = Cow::Owned(lower_case(&path));
         }
         let decides = self.table.last_match(&path, is_directory);
         decides.is_some_and(|meaning| !meaning.negates)
@@ -84,6 +84,35 @@ impl Patterns {
     /// Returns the memory that the patterns take, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes()
+    }
+}
+
+/// Returns a path in lower case. Bytes that are not text stay as they are.
+fn lower_case(path: &[u8]) -> Vec<u8> {
+    if path.is_ascii() {
+        return path.to_ascii_lowercase();
+    }
+    let mut lower = Vec::with_capacity(path.len());
+    for part in path.utf8_chunks() {
+        let mut utf8 = [0; 4];
+        for c in part.valid().chars() {
+            lower.extend_from_slice(lower_char(c).encode_utf8(&mut utf8).as_bytes());
+        }
+        lower.extend_from_slice(part.invalid());
+    }
+    lower
+}
+
+/// Returns the small letter of a letter, if that is one character; else the character itself. So
+/// `ß` stays, and does not match `SS`.
+fn lower_char(c: char) -> char {
+    let mut lower = c.to_lowercase();
+    match (lower.next(), lower.next()) {
+        _ if c.is_ascii() => c.to_ascii_lowercase(),
+        // Sigma has two small forms, and one of them only ends words.
+        (Some('ς'), None) => 'σ',
+        (Some(lower), None) => lower,
+        _ => c,
     }
 }
 
@@ -255,8 +284,29 @@ mod tests {
         }
         let folders = Patterns::new(&["me/"], false).unwrap();
         assert!(folders.matches(Path::new("home/me"), true));
-        let any_case = Patterns::new(&["A.TXT"], true).unwrap();
-        assert!(any_case.matches(Path::new("x/a.txt"), false));
+    }
+
+    #[test]
+    fn case_is_ignored_in_all_scripts_and_bytes_that_are_not_text_stay() {
+        use std::ffi::OsStr;
+        let matches = |pattern: &str, path: &[u8]| {
+            let patterns = Patterns::new(&[pattern], true).unwrap();
+            patterns.matches(Path::new(OsStr::from_bytes(path)), false)
+        };
+        for (pattern, path) in [
+            ("A.TXT", "x/a.txt"),
+            ("a.txt", "x/A.TxT"),
+            ("GRÜSSE.txt", "Grüsse.TXT"),
+            ("письмо*", "ПИСЬМО.odt"),
+            ("ΟΔΟΣ", "οδος"),
+            ("οδος", "ΟΔΟΣ"),
+            ("İ*", "İx"),
+            ("[a-c]X", "Bx"),
+        ] {
+            assert!(matches(pattern, path.as_bytes()), "{pattern} {path}");
+        }
+        assert!(!matches("STRASSE", "straße".as_bytes()), "one letter is not two");
+        assert!(matches("*.TXT", b"\xC3\x9C\xFF.txt") && !matches("*.TXT", b"\xFF.tx"));
     }
 
     #[test]

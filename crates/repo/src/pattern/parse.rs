@@ -150,7 +150,7 @@ impl Compiler<'_> {
 
     fn literal(&mut self, c: char) {
         self.begin_token();
-        let c = if self.ignore_case { c.to_ascii_lowercase() } else { c };
+        let c = if self.ignore_case { super::lower_char(c) } else { c };
         let start = self.program.len();
         let mut utf8 = [0; 4];
         self.program.extend(c.encode_utf8(&mut utf8).bytes());

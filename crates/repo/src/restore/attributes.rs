@@ -7,6 +7,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use super::owners;
 use crate::source::{read_xattrs_of, read_xattrs_through};
 
 /// Attributes that could not be set, with the error.
@@ -129,6 +130,16 @@ fn xattr_changes<'e>(entry: &'e TreeEntry, there: &'e [Xattr]) -> (Vec<&'e Xattr
     (set, remove)
 }
 
+/// Returns the mode to set. A program runs with the rights of its owner or group if its mode says so.
+/// Where these can't be set, it would run with those of somebody else, so these bits are left out.
+fn mode(entry: &TreeEntry) -> u32 {
+    const SET_USER_OR_GROUP: u32 = 0o6000;
+    match entry.mode & SET_USER_OR_GROUP != 0 && owners::is_lost(entry) {
+        true => entry.mode & !SET_USER_OR_GROUP,
+        false => entry.mode,
+    }
+}
+
 fn is_link(entry: &TreeEntry) -> bool {
     matches!(entry.kind, EntryKind::Symlink(_))
 }
@@ -136,7 +147,7 @@ fn is_link(entry: &TreeEntry) -> bool {
 /// Returns whether all attributes already match.
 pub(crate) fn are_right(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> bool {
     held.stat().is_ok_and(|stat| {
-        (is_link(entry) || stat.st_mode & 0o7777 == entry.mode)
+        (is_link(entry) || stat.st_mode & 0o7777 == mode(entry))
             && owner.is_none_or(|owner| (stat.st_uid, stat.st_gid) == (owner.uid, owner.gid))
             && has_mtime(&stat, entry)
     }) && {
@@ -185,7 +196,7 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<O
     }
     change(&early, &mut note);
     if !is_link(entry) {
-        note("mode", held.chmod(entry.mode));
+        note("mode", held.chmod(mode(entry)));
     }
     change(&comes_after_the_mode, &mut note);
     note("times", held.set_times(&timestamps(entry.mtime)));

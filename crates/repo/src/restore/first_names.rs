@@ -3,16 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ibid_format::run::ShortId;
-
 use super::folder::Folder;
 use super::links::Links;
 use crate::Result;
 use crate::index::IdMap;
-use crate::scratch::{Array, Scratch};
-
-/// Identity of a file in a snapshot: device and inode.
-pub(super) type Inode = (u64, u64);
+use crate::scratch::{Inode, Scratch, Texts, inode_id};
 
 /// Memory of a file that is held, bytes.
 const HELD: u64 = 512;
@@ -37,10 +32,9 @@ pub(super) struct FirstNames<'a> {
 
 /// Paths of complete files.
 struct Moved {
-    /// Where a path begins.
+    /// The number of each path.
     starts: IdMap,
-    /// The length of each path, and its bytes in words.
-    paths: Array<u64>,
+    paths: Texts,
 }
 
 impl<'a> FirstNames<'a> {
@@ -69,7 +63,7 @@ impl<'a> FirstNames<'a> {
         let Some(start) = moved.starts.get(key)? else {
             return Ok(None);
         };
-        let path = moved.path(start)?;
+        let (path, _) = moved.paths.get(start)?;
         let mut names = path.split(|&byte| byte == b'/');
         let name = names.next_back().unwrap_or_default().to_vec();
         let folder = names.fold(destination.clone(), |above, name| Folder::reopened(&above, name));
@@ -111,41 +105,13 @@ impl<'a> FirstNames<'a> {
             Some(moved) => moved,
             none => none.insert(Moved {
                 starts: IdMap::new(&self.scratch),
-                paths: Array::zeros(&self.scratch, 0)?,
+                paths: Texts::new(&self.scratch),
             }),
         };
         let first = &self.held[&inode];
         let mut path = first.folder.names();
         path.push(&first.name);
-        let start = moved.add(&path.join(&b'/'))?;
+        let start = moved.paths.add(&path.join(&b'/'))?;
         moved.starts.insert(inode_id(&self.scratch, inode), start)
-    }
-}
-
-/// Returns the key of a file: its numbers are not uniform, as ids must be.
-pub(super) fn inode_id(scratch: &Scratch, (device, inode): Inode) -> ShortId {
-    let bytes = [device.to_le_bytes(), inode.to_le_bytes()].concat();
-    ShortId::of(&scratch.files.keys.chunk_id(&bytes))
-}
-
-impl Moved {
-    fn add(&mut self, path: &[u8]) -> Result<u64> {
-        let start = self.paths.push(path.len() as u64)?;
-        for part in path.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.paths.push(u64::from_le_bytes(word))?;
-        }
-        Ok(start)
-    }
-
-    fn path(&mut self, start: u64) -> Result<Vec<u8>> {
-        let length = self.paths.get(start)?;
-        let mut path = Vec::new();
-        for at in start + 1..start + 1 + length.div_ceil(8) {
-            path.extend_from_slice(&self.paths.get(at)?.to_le_bytes());
-        }
-        path.truncate(length as usize);
-        Ok(path)
     }
 }

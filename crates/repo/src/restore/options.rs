@@ -75,6 +75,9 @@ pub struct RestoreSummary {
     pub damaged: u64,
     /// Files that [`RestoreOptions::verify`] read back and found correct.
     pub verified: u64,
+    /// Restored entries that belong to this user instead of their recorded owner and group, because
+    /// only root can set these. Set-user-ID and set-group-ID bits of them were left out.
+    pub owners_lost: u64,
 }
 
 /// What a restore would do to one entry.

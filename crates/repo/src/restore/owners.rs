@@ -7,6 +7,13 @@ use ibid_format::tree::TreeEntry;
 use super::attributes::Owner;
 use super::task::Task;
 
+/// Returns whether a restored entry has another owner than it was stored with, because this user
+/// can't set owners.
+pub(crate) fn is_lost(entry: &TreeEntry) -> bool {
+    let user = rustix::process::geteuid();
+    !user.is_root() && (entry.uid, entry.gid) != (user.as_raw(), rustix::process::getegid().as_raw())
+}
+
 /// Map from recorded owners to this machine's.
 pub(crate) struct Owners {
     /// Whether ownership can be set, which only root may do.
@@ -40,6 +47,7 @@ impl Owners {
         owners
     }
 
+    /// Returns the owner to set; `None` if this user can't set owners.
     pub(crate) fn of(&self, entry: &TreeEntry) -> Option<Owner> {
         let here = |map: &HashMap<u32, u32>, id: u32| map.get(&id).copied().unwrap_or(id);
         self.allowed.then(|| Owner {

@@ -247,7 +247,10 @@ impl<'a> Planner<'a> {
         let entry = &self.directories[depth].entry;
         let name = entry.name.as_slice();
         let make = |name: &[u8]| rustix::fs::mkdirat(&parent, name, Mode::RWXU).map_err(failed);
-        let all = || Then::All(self.owners.of(entry), Box::new(entry.clone()));
+        let all = || {
+            self.progress.note_owner(entry);
+            Then::All(self.owners.of(entry), Box::new(entry.clone()))
+        };
         let then = match target::look(&parent, name).map_err(failed)? {
             Some(stat) if target::is_directory(&stat) => {
                 let held = Held::at(&parent, name).map_err(failed)?;
@@ -300,6 +303,7 @@ impl<'a> Planner<'a> {
 
     /// Restores one entry other than a directory into the current directory.
     fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
+        self.monitor().note_path(|| self.path.clone());
         let parent = self.stack.current().map_err(self.local("open the directory of"))?;
         let existing = target::look(&parent, &entry.name).map_err(self.local("look at"))?;
         let inode = entry.hard_link_device.map(|device| (device, entry.inode));

@@ -9,7 +9,6 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
 use super::decide::Decision;
-use super::first_names::{Inode, inode_id};
 use super::open_files::OpenFiles;
 use super::options::{Overwrite, Planned, RestoreSummary};
 use super::owners::Owners;
@@ -18,7 +17,7 @@ use super::target::{self, Stack};
 use super::task::Task;
 use crate::index::IdMap;
 use crate::read::ChunkReader;
-use crate::scratch::{Array, Scratch};
+use crate::scratch::{Array, Inode, Scratch, inode_id};
 use crate::source::Opened;
 use crate::tree::Items;
 use crate::{Error, Result, Warning};

@@ -9,6 +9,7 @@ use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::file::{Lost, Restoring};
 use super::options::{Overwrite, RestoreSummary};
+use super::owners;
 use super::task::Task;
 use crate::error::is_no_room;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
@@ -25,6 +26,7 @@ pub(crate) struct Tally {
     pub(crate) kept: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    owners_lost: AtomicU64,
     /// Paths of failed files, collected if the restore is verified afterwards.
     lost: Mutex<HashSet<PathBuf>>,
     fatal: Mutex<Option<Error>>,
@@ -60,6 +62,14 @@ impl Tally {
             }
             _ => ProgressCounters::add(&self.others, 1),
         }
+        self.note_owner(entry);
+    }
+
+    /// Counts an entry whose owner can't be restored.
+    pub(crate) fn note_owner(&self, entry: &TreeEntry) {
+        if owners::is_lost(entry) {
+            ProgressCounters::add(&self.owners_lost, 1);
+        }
     }
 
     /// Counts an existing file that was left alone.
@@ -94,6 +104,7 @@ impl Tally {
             failed: self.failed.into_inner(),
             damaged: self.damaged.into_inner(),
             verified: 0,
+            owners_lost: self.owners_lost.into_inner(),
         };
         Ok((summary, self.lost.into_inner().expect("no holder of this lock panics")))
     }

@@ -5,16 +5,20 @@
 //! | what is kept | module |
 //! |---|---|
 //! | numbers by position, bits | [`array`] |
+//! | byte strings | [`texts`] |
 //! | numbers by id | [`IdMap`](crate::index::IdMap) |
 //! | sorted pairs and ids | [`Sorter`](crate::index::Sorter) |
 
 mod array;
 mod pages;
+mod texts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use array::{Array, Bits, Element};
+use ibid_format::run::ShortId;
+pub(crate) use texts::Texts;
 
 use crate::files::Files;
 use crate::index::IndexLimits;
@@ -36,6 +40,16 @@ impl Scratch {
     pub(crate) fn in_some_folder<T>(&self, make: impl Fn(&Path) -> Result<T>) -> Result<T> {
         in_some_folder(&self.folder, make)
     }
+}
+
+/// Identity of a file in a snapshot: device and inode.
+pub(crate) type Inode = (u64, u64);
+
+/// Returns the key of a file for an [`IdMap`](crate::index::IdMap): its numbers are not uniform, as
+/// ids must be.
+pub(crate) fn inode_id(scratch: &Scratch, (device, inode): Inode) -> ShortId {
+    let bytes = [device.to_le_bytes(), inode.to_le_bytes()].concat();
+    ShortId::of(&scratch.files.keys.chunk_id(&bytes))
 }
 
 /// Makes a temporary file in `folder` or, if that fails, where the system puts such files.

@@ -25,6 +25,8 @@ const OPEN_MAX: usize = 128;
 /// Least bytes of names that a directory may keep in memory.
 const NAMES_MIN: u64 = 128 << 10;
 
+/// Name of the file that marks a directory as a cache.
+const CACHE_TAG_NAME: &[u8] = b"CACHEDIR.TAG";
 /// First bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
@@ -140,10 +142,14 @@ impl Walker {
         let mut names = NameSorter::new(&self.scratch, self.room());
         let mut folders = Folders::default();
         children.keys().try_for_each(|name| names.push(name))?;
-        if whole && self.filter.caches && is_cache(&directory) {
-            whole = false;
-            names.push(b"CACHEDIR.TAG")?;
-        } else if whole {
+        if whole {
+            // A directory with a tag is stored with nothing in it but the tag, and what was named.
+            for tag in self.tags(&directory) {
+                whole = false;
+                names.push(tag)?;
+            }
+        }
+        if whole {
             self.read_names(&directory, &mut names, &mut folders)?;
         }
         let names = names.finish()?;
@@ -156,6 +162,14 @@ impl Walker {
             wanted: children,
             path_length: self.path.len(),
         })
+    }
+
+    /// Returns the names in a directory that exclude the rest of it.
+    fn tags(&self, directory: &Arc<OwnedFd>) -> impl Iterator<Item = &[u8]> {
+        let exists = move |name: &&[u8]| rustix::fs::statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let given = self.filter.tags.iter().map(Vec::as_slice).filter(exists);
+        let is_cache = self.filter.caches && is_cache(directory);
+        given.chain(is_cache.then_some(CACHE_TAG_NAME))
     }
 
     /// Returns the bytes of names that the next directory may keep in memory: half of what the others
@@ -367,7 +381,7 @@ pub(super) fn open_directory(parent: impl AsFd, name: &[u8]) -> std::result::Res
 
 fn is_cache(directory: &Arc<OwnedFd>) -> bool {
     let mut start = [0; CACHE_TAG.len()];
-    super::Opened::open(directory, b"CACHEDIR.TAG")
+    super::Opened::open(directory, CACHE_TAG_NAME)
         .is_ok_and(|tag| tag.read_at(0, &mut start) == Ok(CACHE_TAG.len()) && start == *CACHE_TAG)
 }
 

@@ -27,8 +27,8 @@ What is saved is measured in bytes of packs: nothing without --similarity, all i
 Examples:
   ibid-bench similarity --corpus lnx=corpora/lnx --times 1,10,100 --json run.json")]
 pub(crate) struct Options {
-    /// A name and the folder that holds its versions: files, or else folders, whose names begin with `v`, in
-    /// the order of their names
+    /// Store the versions in this folder, and call them so: files, or else folders, whose names begin
+    /// with `v`, in the order of their names
     #[arg(long = "corpus", value_name = "NAME=DIR", required = true)]
     corpora: Vec<Corpus>,
     /// Add so many times the sketches that are read into memory at once

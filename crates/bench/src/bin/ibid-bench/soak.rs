@@ -36,7 +36,7 @@ Examples:
   ibid-bench soak --chunks 100k --files 10k --names 10k --snapshots 20
   ibid-bench soak --work /var/tmp --beside restic,borg --json soak.json")]
 pub(crate) struct Options {
-    /// The program ibid [default: the one beside this program, else the one on the PATH]
+    /// Run this ibid [default: the one beside this program, else the one on the PATH]
     #[arg(long, value_name = "PATH")]
     ibid: Option<PathBuf>,
     /// Set the memory budget of every command

@@ -41,7 +41,7 @@ Examples:
   ibid-bench chunkers ~/dumps --json comparison.json        the tables here, JSON in a file
   ibid-bench chunkers ~/dumps --json                        JSON here")]
 pub(crate) struct ChunkersArgs {
-    /// Files to cut, and folders with such files
+    /// Cut these files, and the files in these folders
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Compare these chunkers, by the names of `ibid-bench chunk --algorithm`; `all` for every one

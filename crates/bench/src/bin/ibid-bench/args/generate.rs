@@ -9,7 +9,7 @@ use ibid_terminal::value::{share, size};
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  ibid-bench generate versions ~/series --size 200MB --versions 10")]
 pub(crate) enum GenerateCommand {
-    /// Versions of a file of random bytes, each a little different from the one before
+    /// Make versions of a file of random bytes, each a little different from the one before
     Versions(VersionsArgs),
 }
 

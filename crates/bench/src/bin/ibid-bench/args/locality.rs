@@ -25,7 +25,7 @@ pub(crate) struct SizedChunkerArgs {
         default_value = "rabin"
     )]
     pub(crate) chunker: String,
-    /// Minimum, average and maximum size of a chunk; fixed, ae, ram and maxp go by the average
+    /// Cut chunks of this minimum, average and maximum size; fixed, ae, ram and maxp go by the average
     /// alone
     #[arg(long, value_name = "MIN,AVERAGE,MAX", value_parser = value::chunk_sizes, default_value = "4KiB,8KiB,12KiB")]
     pub(crate) sizes: ChunkSizes,
@@ -53,7 +53,7 @@ Examples:
   ibid-bench duplicate-locality ~/dumps --chunker fastcdc --sizes 2KiB,16KiB,64KiB --checkpoints 5
   ibid-bench duplicate-locality ~/dumps --json locality.json   the tables here, JSON in a file")]
 pub(crate) struct DuplicateLocalityArgs {
-    /// Files, and folders with files
+    /// Read these files, and the files in these folders
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ Examples:
   ibid-bench locality ~/dumps --sizes 4KiB,8KiB,12KiB --sizes 2KiB,16KiB,64KiB --list-length 1,2,4,8
   ibid-bench locality ~/dumps --criteria ff,ff+mt --worst --threads 4 --store /mnt/disk --json hints.json")]
 pub(crate) struct LocalityArgs {
-    /// Files, and folders with files: versions of the same, one after the other
+    /// Read these files, and the files in these folders: versions of the same, one after the other
     #[arg(
         value_name = "PATH",
         required_unless_present = "synthetic",
@@ -116,7 +116,7 @@ pub(crate) struct LocalityArgs {
         default_value = "rabin"
     )]
     pub(crate) chunkers: Vec<String>,
-    /// Minimum, average and maximum size of a chunk; can be repeated. fixed, ae, ram and maxp go by
+    /// Cut chunks of this minimum, average and maximum size; can be repeated. fixed, ae, ram and maxp go by
     /// the average alone
     #[arg(long, value_name = "MIN,AVERAGE,MAX", value_parser = value::chunk_sizes, default_value = "4KiB,8KiB,12KiB")]
     pub(crate) sizes: Vec<ChunkSizes>,

@@ -18,7 +18,7 @@ Examples:
   ibid-bench breakdown ~/dumps --average 16KiB --backends scalar,avx512
   ibid-bench breakdown --sample 1GiB   too much for any cache")]
 pub(crate) struct BreakdownArgs {
-    /// Files, and folders with files [default: random bytes]
+    /// Read these files, and the files in these folders [default: random bytes]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Set the average size of chunks

@@ -4,6 +4,9 @@ mod chunk;
 mod chunkers;
 mod files;
 mod generate;
+#[cfg(test)]
+#[path = "../../../../../cli/src/args/help_lines.rs"]
+mod help_lines;
 mod locality;
 mod measured;
 mod records;
@@ -42,7 +45,7 @@ Examples:
   ibid-bench cpu
   ibid-bench repositories --corpus lnx=corpora/lnx --tools ibid,restic --json run.json";
 
-/// Measures chunkers, deltas and whole repositories, on your data and on generated data
+/// Measure chunkers, deltas and whole repositories, on your data and on generated data
 #[derive(Debug, Parser)]
 #[command(
     name = "ibid-bench",
@@ -94,7 +97,7 @@ Examples:
     Repositories {
         #[command(flatten)]
         common: RepositoriesArgs,
-        /// Tools to compare
+        /// Compare these tools
         #[arg(long, value_delimiter = ',', default_values = ["ibid", "restic", "borg"])]
         tools: Vec<Kind>,
     },
@@ -107,7 +110,7 @@ Examples:
     ChunkSizes {
         #[command(flatten)]
         common: RepositoriesArgs,
-        /// Average sizes of chunks, as `ibid init --average` takes them
+        /// Compare these average sizes of chunks, as `ibid init --average` takes them
         #[arg(long, value_delimiter = ',', default_values = ["16KiB", "32KiB", "64KiB", "128KiB"])]
         averages: Vec<String>,
     },
@@ -127,7 +130,7 @@ Examples:
     /// Print the tables of earlier runs
     #[command(after_help = "Examples:\n  ibid-bench table crates/bench/runs/2026-11-23-repositories-all-epyc.json")]
     Table {
-        /// Files that `--json` wrote
+        /// Read these files, which `--json` wrote
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
@@ -157,11 +160,11 @@ impl Command {
 /// Options of both experiments with repositories.
 #[derive(Debug, Args)]
 pub(crate) struct RepositoriesArgs {
-    /// A name and the folder that holds its versions: files, or else folders, whose names begin
+    /// Store the versions in this folder, and call them so: files, or else folders, whose names begin
     /// with `v`, in the order of their names
     #[arg(long = "corpus", value_name = "NAME=DIR", required = true)]
     pub(crate) corpora: Vec<Corpus>,
-    /// The program ibid [default: the one beside this program, else the one on the PATH]
+    /// Run this ibid [default: the one beside this program, else the one on the PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) ibid: Option<PathBuf>,
     /// Repeat everything this often
@@ -186,5 +189,11 @@ mod tests {
     #[test]
     fn the_definition_contradicts_itself_nowhere() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_line_begins_with_a_verb() {
+        let found = super::help_lines::without_verb(super::Cli::command());
+        assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }

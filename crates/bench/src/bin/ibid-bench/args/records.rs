@@ -26,7 +26,7 @@ Examples:
   ibid-bench records audit.jsonl --key table,id --sample 1GB --trace 99:1 --json audit-bench.json
   ibid-bench records audit.jsonl --key table,id --bursts 10 --busy 10s --idle 10s")]
 pub(crate) struct RecordsArgs {
-    /// JSON Lines files, plain or compressed by zstd
+    /// Read these JSON Lines files, plain or compressed by zstd
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Take the key from this field; several are joined by slashes

@@ -12,7 +12,7 @@ use super::value;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  ibid-bench tune seqcdc --average 16KiB --data ~/dumps")]
 pub(crate) enum TuneCommand {
-    /// Parameters of SeqCDC for an average size
+    /// Find parameters of SeqCDC for an average size
     Seqcdc(TuneSeqcdcArgs),
 }
 

@@ -40,8 +40,8 @@ pub(crate) const STAGE_COMMAND: &str = "databases-stage";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  ibid-bench databases records.jsonl.zst --subjects ddedup,plain,redb-zstd")]
 pub(crate) struct Options {
-    /// Records, one JSON object a line with `key`, `rev` and `body`, in the order of time; `.zst`
-    /// is decompressed
+    /// Load these records, one JSON object a line with `key`, `rev` and `body`, in the order of time;
+    /// `.zst` is decompressed
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Compare these stores [default: all]

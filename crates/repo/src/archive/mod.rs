@@ -1,0 +1,265 @@
+//! Archives of a part of a snapshot, written to a stream: `ibid dump --archive`.
+//!
+//! Entries are written in the order of the tree, and contents chunk by chunk, each verified. What an
+//! archive needs to remember of earlier entries (first names of hard links, the directory of a zip
+//! file) goes to temporary files when it is much. So memory is bounded however many files there are.
+//!
+//! An archive that can't be completed gets no end: programs that read it then report that it is cut
+//! short, whatever became of the error.
+
+mod contents;
+mod tar;
+#[cfg(test)]
+mod tests;
+mod zip;
+
+use std::io::{Error as IoError, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use contents::Contents;
+use ibid_format::tree::{EntryKind, TreeEntry};
+
+use crate::index::IdMap;
+use crate::read::ChunkReader;
+use crate::scratch::{Scratch, Texts, inode_id};
+use crate::tree::{Found, TreeStep, TreeWalk, clean};
+use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, SnapshotPath, Warning};
+
+/// Format of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArchiveFormat {
+    /// POSIX tar (pax), with everything that a restore gives but sockets and holes.
+    Tar,
+    /// Zip with deflated files. It has names, contents, symlinks, modes, owners and times in seconds.
+    /// Each name of a file is a file of its own; devices, FIFOs and sockets are left out.
+    Zip,
+}
+
+/// What an archive has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveSummary {
+    /// Files, each hard link counted.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symlinks, devices and FIFOs.
+    pub others: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Entries that the format has no form for; each was reported as [`Warning::Skipped`].
+    pub left_out: u64,
+}
+
+/// An archive that is being written.
+enum Writer<'a> {
+    Tar(tar::TarWriter<'a>),
+    Zip(zip::ZipWriter<&'a mut dyn Write>),
+}
+
+/// Why an entry was not written.
+enum Unwritten {
+    /// The output failed, or the contents could not be read: then [`Contents::failure`] says why.
+    Failed(IoError),
+    /// An error of this library.
+    Error(Error),
+    /// The format has no form for it.
+    NoForm(&'static str),
+}
+
+impl From<IoError> for Unwritten {
+    fn from(error: IoError) -> Unwritten {
+        Unwritten::Failed(error)
+    }
+}
+
+impl From<Error> for Unwritten {
+    fn from(error: Error) -> Unwritten {
+        Unwritten::Error(error)
+    }
+}
+
+impl Repository {
+    /// Writes an archive to `out`: of everything in the directory at a path of a snapshot, or of the
+    /// one file there. Names in the archive are relative to that directory, which is not in it itself.
+    ///
+    /// Entries that the format has no form for are reported to the monitor, counted, and left out.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPath`]; damage; [`Error::Pipe`] if `out` fails; [`Error::Interrupted`]. The
+    /// archive then has no end, and programs that read it report that.
+    pub fn archive<'a>(
+        &self,
+        at: impl Into<SnapshotPath<'a>>,
+        format: ArchiveFormat,
+        mut out: impl Write,
+    ) -> Result<ArchiveSummary> {
+        let summary = self.write_archive(&at.into(), format, &mut out)?;
+        out.flush().map_err(failed_write)?;
+        Ok(summary)
+    }
+
+    fn write_archive(
+        &self,
+        at: &SnapshotPath<'_>,
+        format: ArchiveFormat,
+        out: &mut dyn Write,
+    ) -> Result<ArchiveSummary> {
+        let trees = self.tree_reader()?;
+        let loaded = self.loaded()?;
+        let data = self.bulk_reader(&loaded);
+        let writer = match format {
+            ArchiveFormat::Tar => Writer::Tar(tar::TarWriter::new(out)),
+            ArchiveFormat::Zip => Writer::Zip(zip::ZipWriter::new(out, &self.scratch())),
+        };
+        let mut archive = Archive {
+            repository: self,
+            info: at.snapshot,
+            data: &data,
+            first_names: FirstNames::new(&self.scratch()),
+            writer,
+            summary: ArchiveSummary::default(),
+        };
+        let listing = match self.find(&trees, at)? {
+            Found::Root(listing) => Some(listing),
+            Found::Entry(entry) => match entry.kind {
+                EntryKind::Directory(listing) => Some(listing),
+                _ => {
+                    archive.entry(&clean(&at.path), &entry.name, &entry)?;
+                    None
+                }
+            },
+        };
+        if let Some(listing) = listing {
+            let base = clean(&at.path);
+            let mut walk = TreeWalk::new(&trees, &listing);
+            while let Some(step) = walk.next() {
+                self.monitor.check_cancelled()?;
+                if let TreeStep::Entry(entry) = step? {
+                    let path = walk.path();
+                    archive.entry(&base.join(path), path.as_os_str().as_bytes(), &entry)?;
+                    if let EntryKind::Directory(listing) = &entry.kind {
+                        walk.descend(listing);
+                    }
+                }
+            }
+        }
+        let summary = archive.summary;
+        match archive.writer {
+            Writer::Tar(tar) => tar.finish().map_err(failed_write)?,
+            Writer::Zip(zip) => zip.finish()?,
+        }
+        Ok(summary)
+    }
+}
+
+struct Archive<'a> {
+    repository: &'a Repository,
+    info: &'a SnapshotInfo,
+    data: &'a ChunkReader<'a>,
+    first_names: FirstNames,
+    writer: Writer<'a>,
+    summary: ArchiveSummary,
+}
+
+impl Archive<'_> {
+    /// Writes one entry under `name`. `path` is its path in the snapshot, for messages.
+    fn entry(&mut self, path: &Path, name: &[u8], entry: &TreeEntry) -> Result<()> {
+        let content = match &entry.kind {
+            EntryKind::File(content) => Some(content),
+            _ => None,
+        };
+        let mut contents = content.map(|content| Contents::new(self.data, content, &self.repository.monitor));
+        let written = match &mut self.writer {
+            Writer::Tar(tar) => self
+                .first_names
+                .first(entry, name)
+                .map_err(Unwritten::from)
+                .and_then(|first| tar.add(name, entry, &self.info.snapshot, first.as_deref(), contents.as_mut())),
+            Writer::Zip(zip) => zip.add(name, entry, contents.as_mut()),
+        };
+        match written {
+            Ok(()) => {}
+            Err(Unwritten::Error(error)) => return Err(error),
+            Err(Unwritten::Failed(error)) => {
+                return Err(contents
+                    .and_then(|contents| contents.failure)
+                    .unwrap_or_else(|| failed_write(error)));
+            }
+            Err(Unwritten::NoForm(why)) => {
+                self.summary.left_out += 1;
+                let error = Error::local("archive", path, IoError::other(why));
+                self.repository.monitor.warn(Warning::Skipped {
+                    path: Path::new("/").join(path),
+                    error,
+                });
+                return Ok(());
+            }
+        }
+        match &entry.kind {
+            EntryKind::File(content) => {
+                self.summary.files += 1;
+                self.summary.bytes += content.length;
+                ProgressCounters::add(&self.repository.monitor.counters.files, 1);
+            }
+            EntryKind::Directory(_) => self.summary.directories += 1,
+            _ => self.summary.others += 1,
+        }
+        Ok(())
+    }
+}
+
+/// The names under which files with several names were written first.
+struct FirstNames {
+    scratch: Scratch,
+    numbers: IdMap,
+    names: Texts,
+}
+
+impl FirstNames {
+    fn new(scratch: &Scratch) -> FirstNames {
+        FirstNames {
+            scratch: scratch.clone(),
+            numbers: IdMap::new(scratch),
+            names: Texts::new(scratch),
+        }
+    }
+
+    /// Returns the name under which this file was written first; `None` if this is the first.
+    fn first(&mut self, entry: &TreeEntry, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        // No archive has sockets.
+        let (Some(device), true) = (entry.hard_link_device, !matches!(entry.kind, EntryKind::Socket)) else {
+            return Ok(None);
+        };
+        let id = inode_id(&self.scratch, (device, entry.inode));
+        if let Some(number) = self.numbers.get(id)? {
+            return Ok(Some(self.names.get(number)?.0));
+        }
+        self.numbers.insert(id, self.names.add(name)?)?;
+        Ok(None)
+    }
+}
+
+/// Returns the name of an owner in a list of a snapshot.
+fn owner_name(names: &[(u32, Vec<u8>)], id: u32) -> Option<&[u8]> {
+    let at = names.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+    Some(&names[at].1)
+}
+
+/// Returns a name in an archive, with a slash after directories.
+fn with_slash(name: &[u8], entry: &TreeEntry) -> Vec<u8> {
+    let slash: &[u8] = match entry.kind {
+        EntryKind::Directory(_) => b"/",
+        _ => b"",
+    };
+    [name, slash].concat()
+}
+
+fn failed_write(source: IoError) -> Error {
+    Error::Pipe {
+        action: "write the archive",
+        source,
+    }
+}
