@@ -3,7 +3,8 @@
 //! The packs are authoritative; index files only speed up finding them. A pack that no readable
 //! index file lists (the backup was killed, or the index file is damaged) is added from its
 //! directory. A listed pack that is missing is ignored: its chunks count as unknown, and so do
-//! those of its direct and indirect dependents. The next backup stores them again.
+//! those of its direct and indirect dependents. The next backup stores them again. Of a pack that is cut
+//! short, that holds for the frames beyond its end. A pack with bytes after its end is whole.
 //!
 //! Runs of the cache stand for most index files. The others are read into memory if they are few, and
 //! become a run if they are many, in the cache or else in a temporary file. So loading takes time for
@@ -22,7 +23,7 @@ use super::build::Building;
 use super::dependencies::Dependencies;
 use super::frames::{Pack, Place};
 use super::id_map::IdMap;
-use super::loaded::{LoadedIndex, MissingPack};
+use super::loaded::{LoadedIndex, LongerPack, MissingPack};
 use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
@@ -84,13 +85,13 @@ impl LoadedIndex {
                 index: Index::new(scratch, std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
+                longer: unlisted.longer,
                 damaged: std::mem::take(&mut sources.damaged),
                 index_bytes: sources.index_bytes,
             },
         };
-        for (number, missing) in stored.missing {
-            loading.loaded.index.miss(number);
-            loading.loaded.missing.push(missing);
+        for (number, missing) in stored.differing {
+            loading.loaded.meet(number, missing);
         }
         for (id, file) in read {
             if let Err(error) = loading.index_file(id, &file) {
@@ -380,6 +381,8 @@ fn add_index_file(
 #[derive(Default)]
 struct Unlisted {
     packs: Vec<(FileId, u64)>,
+    /// Those with bytes after their ends.
+    longer: Vec<LongerPack>,
     /// Whether they are in a run now, those that can be read.
     are_in_run: bool,
 }
@@ -398,10 +401,11 @@ impl Unlisted {
         };
         for &(id, size) in unlisted {
             scratch.monitor.check_cancelled()?;
-            match scratch.files.read_directory(id, size) {
+            match scratch.files.find_directory(id, size) {
                 Ok(summary) => {
                     building.directory(&summary)?;
-                    self.packs.push((id, size));
+                    self.packs.push((id, summary.size));
+                    self.longer.extend(LongerPack::of(&summary, size));
                 }
                 Err(error) => note_damage(
                     &mut sources.damaged,
@@ -424,16 +428,12 @@ struct Loading {
 }
 
 impl Loading {
-    /// Notes that a listed pack is missing or has another size, if so.
+    /// Records if a listed pack is missing or has another size.
     fn meet(&mut self, number: u32, id: FileId, size: u64) {
         let found = self.stored.get(&id).copied();
         if found != Some(size) {
-            self.loaded.index.miss(number);
-            self.loaded.missing.push(MissingPack {
-                id,
-                expected: size,
-                found,
-            });
+            let expected = size;
+            self.loaded.meet(number, MissingPack { id, expected, found });
         }
     }
 
@@ -516,10 +516,11 @@ impl Loading {
     fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], files: &Files, monitor: &Monitor) -> Result<()> {
         for &(id, size) in unlisted {
             monitor.check_cancelled()?;
-            match files.read_directory(id, size) {
+            match files.find_directory(id, size) {
                 Ok(summary) => {
                     self.unlisted_pack(&summary)?;
-                    self.loaded.unlisted.push((id, size));
+                    self.loaded.unlisted.push((id, summary.size));
+                    self.loaded.longer.extend(LongerPack::of(&summary, size));
                 }
                 Err(error) => {
                     note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, monitor)?;

@@ -1,5 +1,6 @@
 //! The loaded index, with the damage found while loading.
 
+use ibid_format::pack::PackSummary;
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
 
@@ -13,24 +14,56 @@ pub(crate) struct LoadedIndex {
     pub(crate) index: Index,
     /// Packs that no index file lists, with their sizes in bytes.
     pub(crate) unlisted: Vec<(FileId, u64)>,
-    /// Packs that an index file lists but that are missing or have another size.
+    /// Packs that an index file lists but that are missing, or cut short.
     pub(crate) missing: Vec<MissingPack>,
+    /// Packs with bytes after their ends. All that is in them can be read.
+    pub(crate) longer: Vec<LongerPack>,
     /// Unreadable index files, and packs with an unreadable directory, each with the problem.
     pub(crate) damaged: Vec<(Name, String)>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
 }
 
-/// A listed pack that is missing.
+/// A listed pack that is missing, or whose end is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissingPack {
     pub(crate) id: FileId,
     pub(crate) expected: u64,
-    /// Its actual size in bytes, if it exists with another size.
+    /// Its actual size in bytes, if it exists: smaller than expected.
     pub(crate) found: Option<u64>,
 }
 
+/// A pack with bytes after its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongerPack {
+    pub(crate) id: FileId,
+    /// Bytes after its end.
+    pub(crate) excess: u64,
+}
+
+impl LongerPack {
+    /// Returns a pack whose file has `size` bytes, if that is more than its directory says.
+    pub(super) fn of(summary: &PackSummary, size: u64) -> Option<LongerPack> {
+        let excess = size.checked_sub(summary.size).filter(|excess| *excess > 0)?;
+        Some(LongerPack { id: summary.id, excess })
+    }
+}
+
 impl LoadedIndex {
+    /// Records that a listed pack is missing or has another size. What lies within the file can be read:
+    /// each frame has a seal of its own.
+    pub(super) fn meet(&mut self, number: u32, pack: MissingPack) {
+        match pack.found {
+            Some(found) if found > pack.expected => {
+                let excess = found - pack.expected;
+                return self.longer.push(LongerPack { id: pack.id, excess });
+            }
+            Some(found) => self.index.cut(number, found),
+            None => self.index.miss(number),
+        }
+        self.missing.push(pack);
+    }
+
     /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
         let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);

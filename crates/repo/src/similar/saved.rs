@@ -381,7 +381,7 @@ pub(super) fn find_frame(loaded: &LoadedIndex, pack: FileId, offset: u32) -> Opt
         let middle = range.start + (range.end - range.start) / 2;
         match loaded.index.frame(middle).offset.cmp(&offset) {
             Ordering::Less => range.start = middle + 1,
-            Ordering::Equal => return Some(middle),
+            Ordering::Equal => return (!loaded.index.lost().contains(middle)).then_some(middle),
             Ordering::Greater => range.end = middle,
         }
     }
