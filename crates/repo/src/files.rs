@@ -25,6 +25,8 @@ pub(crate) struct Files {
     pub(crate) keys: Keys,
     /// Copies on this machine, if the storage is not.
     pub(crate) copies: Option<Copies>,
+    /// Whether loading the index goes on without files that this user may not read: a check names all.
+    pub(crate) names_denied: bool,
 }
 
 /// The plaintext's place in a seal that was opened, or why it does not open.

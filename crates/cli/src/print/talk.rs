@@ -71,6 +71,14 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     None
 }
 
+/// Names a snapshot that can't be read and is passed over in the search for `latest` or the like.
+pub(crate) fn passed_over(wanted: &str, error: &Error) {
+    line(&format!(
+        "warning: {}. It is passed over for {wanted:?}, though it might be newer",
+        with_causes(error)
+    ));
+}
+
 /// Prints a failure that does not end the command.
 pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));

@@ -28,7 +28,6 @@ use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
-use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::scratch::Scratch;
 use crate::{Error, Monitor, Repository, Result, Warning};
@@ -73,7 +72,7 @@ impl LoadedIndex {
             monitor.check_cancelled()?;
             match files.read_index(id) {
                 Ok(file) => read.push((id, file)),
-                Err(error) => sources.note_damage(id, error, monitor)?,
+                Err(error) => sources.note_damage(id, error, &scratch)?,
             }
         }
         let stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
@@ -82,7 +81,7 @@ impl LoadedIndex {
         let mut loading = Loading {
             stored: stored.of_files,
             loaded: LoadedIndex {
-                index: Index::new(scratch, std::mem::take(&mut sources.runs)),
+                index: Index::new(scratch.clone(), std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
                 longer: unlisted.longer,
@@ -95,7 +94,7 @@ impl LoadedIndex {
         }
         for (id, file) in read {
             if let Err(error) = loading.index_file(id, &file) {
-                note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, monitor)?;
+                note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, &scratch)?;
             }
         }
         let mut unlisted = if unlisted.are_in_run {
@@ -104,10 +103,10 @@ impl LoadedIndex {
             stored.unlisted
         };
         unlisted.extend(loading.packs_of_ignored_files());
-        loading.unlisted_packs(&unlisted, files, monitor)?;
+        loading.unlisted_packs(&unlisted, &scratch)?;
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.lose_dependents(&repository.scratch(), monitor)?;
+        loaded.lose_dependents(&scratch, monitor)?;
         Ok(loaded)
     }
 
@@ -127,12 +126,14 @@ impl LoadedIndex {
     }
 }
 
-/// Records damage of one file, so that loading goes on without it. Any other error (no permission,
-/// cancellation) ends the operation.
-fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
-    if !error.is_fault() {
+/// Records damage of one file, so that loading goes on without it. Any other error (cancellation, no
+/// memory) ends the operation. So does a lack of permission, unless [all files are
+/// named](Files::names_denied): a backup must not store again what another user may read.
+fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, scratch: &Scratch) -> Result<()> {
+    if !error.is_fault() || error.is_denied() && !scratch.files.names_denied {
         return Err(error);
     }
+    let monitor = &scratch.monitor;
     damaged.push((what, error.problem()));
     monitor.warn(Warning::Repository { error });
     Ok(())
@@ -154,10 +155,10 @@ struct Sources {
 
 impl Sources {
     /// Records damage of an index file.
-    fn note_damage(&mut self, id: FileId, error: Error, monitor: &Monitor) -> Result<()> {
+    fn note_damage(&mut self, id: FileId, error: Error, scratch: &Scratch) -> Result<()> {
         match error {
             Error::Storage(error) if self.may_vanish && error.kind() == ErrorKind::NotFound => Err(error.into()),
-            error => note_damage(&mut self.damaged, name_in(folder::INDEX, id), error, monitor),
+            error => note_damage(&mut self.damaged, name_in(folder::INDEX, id), error, scratch),
         }
     }
 
@@ -245,7 +246,7 @@ impl Sources {
             return self.build_without(error, scratch, folder, stays, bytes);
         }
         for (id, error) in damaged {
-            self.note_damage(id, error, &scratch.monitor)?;
+            self.note_damage(id, error, scratch)?;
         }
         let run = match building.finish(|id| self.listed.contains(id)) {
             Ok(run) => run,
@@ -411,7 +412,7 @@ impl Unlisted {
                     &mut sources.damaged,
                     name_in(folder::PACKS, id),
                     error,
-                    &scratch.monitor,
+                    scratch,
                 )?,
             }
         }
@@ -513,17 +514,17 @@ impl Loading {
     }
 
     /// Adds packs that no index file lists, from their own directories.
-    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], files: &Files, monitor: &Monitor) -> Result<()> {
+    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], scratch: &Scratch) -> Result<()> {
         for &(id, size) in unlisted {
-            monitor.check_cancelled()?;
-            match files.find_directory(id, size) {
+            scratch.monitor.check_cancelled()?;
+            match scratch.files.find_directory(id, size) {
                 Ok(summary) => {
                     self.unlisted_pack(&summary)?;
                     self.loaded.unlisted.push((id, summary.size));
                     self.loaded.longer.extend(LongerPack::of(&summary, size));
                 }
                 Err(error) => {
-                    note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, monitor)?;
+                    note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, scratch)?;
                 }
             }
         }
