@@ -437,6 +437,18 @@ impl Error {
         }
     }
 
+    /// Returns whether the bytes of a file are damaged, so that it will never be read again: not whether it
+    /// could not be read now, or a newer version of this program may read it.
+    pub(crate) fn is_of_content(&self) -> bool {
+        use ibid_format::Error as FormatError;
+        match self {
+            Error::Damaged { source, .. } => {
+                !matches!(source, FormatError::Version { .. } | FormatError::Unknown { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether permission to read a file of the repository was denied.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Error::Storage(error) if error.kind() == ibid_storage::ErrorKind::PermissionDenied)

@@ -31,7 +31,11 @@ fn affected(report: &CheckReport) -> BTreeSet<(String, PathBuf)> {
 fn bytes_after_the_end_of_a_pack_cost_nothing() {
     let scene = Scene::new();
     for pack in scene.names("packs") {
-        for (more, says) in [(1, "1 byte longer than expected"), (5, "5 bytes longer than expected"), (100_000, "longer")] {
+        for (more, says) in [
+            (1, "1 byte longer than expected"),
+            (5, "5 bytes longer than expected"),
+            (100_000, "longer"),
+        ] {
             let image = with_length(&scene, &pack, scene.image[&pack].len() + more);
             let report = scene.judge(&image, &format!("{pack} has {more} bytes more")).unwrap();
             assert!(problem_of(&report, &pack).contains(says), "{report:?}");
@@ -47,7 +51,9 @@ fn a_pack_that_lost_its_end_loses_the_files_of_these_frames_only() {
     for pack in scene.names("packs") {
         let length = scene.image[&pack].len();
         let frames = Writer::of(storage(&scene.image)).directory(&pack).frames;
-        let gone = scene.judge(&scene.with(|image| drop(image.remove(&pack))), "gone").unwrap();
+        let gone = scene
+            .judge(&scene.with(|image| drop(image.remove(&pack))), "gone")
+            .unwrap();
         let mut before = affected(&gone);
         // Cut inside each frame, from the first to the last.
         for frame in &frames {
@@ -64,7 +70,9 @@ fn a_pack_that_lost_its_end_loses_the_files_of_these_frames_only() {
         }
         kept += affected(&gone).len() - before.len();
         // Only the directory is damaged: the index file says where the frames are.
-        let report = scene.judge(&with_length(&scene, &pack, length - 10), "cut at the end").unwrap();
+        let report = scene
+            .judge(&with_length(&scene, &pack, length - 10), "cut at the end")
+            .unwrap();
         assert_eq!((report.faults_total, report.affected_total), (1, 0), "{report:?}");
     }
     assert!(kept > 0, "some file needs only the beginning of a pack");
@@ -74,7 +82,11 @@ fn a_pack_that_lost_its_end_loses_the_files_of_these_frames_only() {
 #[test]
 fn the_end_of_a_longer_pack_is_found_without_an_index_file() {
     let scene = Scene::new();
-    for (pack, more) in scene.names("packs").iter().zip([1, 5, 4096, 65_535, 65_536, 65_537].into_iter().cycle()) {
+    for (pack, more) in scene
+        .names("packs")
+        .iter()
+        .zip([1, 5, 4096, 65_535, 65_536, 65_537].into_iter().cycle())
+    {
         let mut image = with_length(&scene, pack, scene.image[pack].len() + more);
         image.retain(|name, _| kind(name) != "index");
         let report = scene.judge(&image, &format!("{more} bytes")).unwrap();
@@ -107,10 +119,15 @@ fn a_backup_relies_on_no_frame_beyond_the_end_of_a_pack() {
             let summary = support::backup(&repository, scene.folder.path());
             let report = repository.check(ReadData::All).unwrap();
             let id = summary.id.unwrap();
-            let lost: Vec<_> = report.affected.iter().filter(|affected| affected.snapshot == id).collect();
+            let lost: Vec<_> = report
+                .affected
+                .iter()
+                .filter(|affected| affected.snapshot == id)
+                .collect();
             assert!(lost.is_empty(), "{pack} cut to {cut}: {lost:?}");
             let stored = image(place.as_ref()).values().map(Vec::len).sum::<usize>();
-            reused += usize::from(stored < scene.image.values().map(Vec::len).sum::<usize>() - scene.image[&pack].len() / 4);
+            reused +=
+                usize::from(stored < scene.image.values().map(Vec::len).sum::<usize>() - scene.image[&pack].len() / 4);
         }
     }
     assert!(reused > 0, "what is left of a pack is not stored again");

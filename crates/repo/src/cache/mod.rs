@@ -155,6 +155,19 @@ impl Cache {
         files
     }
 
+    /// Deletes the files of a kind that stand for one of these files of the repository, because that is
+    /// damaged: the next backup must notice.
+    pub(crate) fn forget<F: Kept>(&self, keys: &Keys, monitor: &Monitor, damaged: &[FileId]) {
+        if damaged.is_empty() {
+            return;
+        }
+        for file in self.files::<F>(keys, monitor) {
+            if file.covers().iter().any(|id| damaged.contains(id)) {
+                file.file().delete();
+            }
+        }
+    }
+
     /// Returns the paths of all files.
     fn paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();

@@ -224,7 +224,9 @@ impl Checking<'_> {
             for entry in file.entries() {
                 let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
                 if let Some((pack, size)) = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id))
-                    && file.frame(entry.frame).is_some_and(|frame| Frame::of(0, &frame).end() > *size)
+                    && file
+                        .frame(entry.frame)
+                        .is_some_and(|frame| Frame::of(0, &frame).end() > *size)
                 {
                     each(*pack, &entry)?;
                 }
@@ -244,7 +246,10 @@ impl Checking<'_> {
                 None => format!("expected {} bytes, found nothing", pack.expected),
                 Some(found) => {
                     let gone = counted(pack.expected - found, "byte is", "bytes are");
-                    format!("{gone} missing at its end: expected {} bytes, found {found}", pack.expected)
+                    format!(
+                        "{gone} missing at its end: expected {} bytes, found {found}",
+                        pack.expected
+                    )
                 }
             };
             let dependents = lacking_bases.dependents_of_pack(at)?;

@@ -23,7 +23,7 @@ use super::build::Building;
 use super::dependencies::Dependencies;
 use super::frames::{Pack, Place};
 use super::id_map::IdMap;
-use super::loaded::{LoadedIndex, LongerPack, MissingPack};
+use super::loaded::{DamagedFile, LoadedIndex, LongerPack, MissingPack};
 use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
@@ -129,12 +129,16 @@ impl LoadedIndex {
 /// Records damage of one file, so that loading goes on without it. Any other error (cancellation, no
 /// memory) ends the operation. So does a lack of permission, unless [all files are
 /// named](Files::names_denied): a backup must not store again what another user may read.
-fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, scratch: &Scratch) -> Result<()> {
+fn note_damage(damaged: &mut Vec<DamagedFile>, name: Name, error: Error, scratch: &Scratch) -> Result<()> {
     if !error.is_fault() || error.is_denied() && !scratch.files.names_denied {
         return Err(error);
     }
     let monitor = &scratch.monitor;
-    damaged.push((what, error.problem()));
+    damaged.push(DamagedFile {
+        name,
+        problem: error.problem(),
+        is_of_content: error.is_of_content(),
+    });
     monitor.warn(Warning::Repository { error });
     Ok(())
 }
@@ -148,7 +152,7 @@ struct Sources {
     /// All index files.
     listed: HashSet<FileId>,
     index_bytes: u64,
-    damaged: Vec<(Name, String)>,
+    damaged: Vec<DamagedFile>,
     /// Whether an index file may have been merged into another since they were listed.
     may_vanish: bool,
 }
@@ -408,12 +412,7 @@ impl Unlisted {
                     self.packs.push((id, summary.size));
                     self.longer.extend(LongerPack::of(&summary, size));
                 }
-                Err(error) => note_damage(
-                    &mut sources.damaged,
-                    name_in(folder::PACKS, id),
-                    error,
-                    scratch,
-                )?,
+                Err(error) => note_damage(&mut sources.damaged, name_in(folder::PACKS, id), error, scratch)?,
             }
         }
         self.are_in_run = true;

@@ -18,10 +18,26 @@ pub(crate) struct LoadedIndex {
     pub(crate) missing: Vec<MissingPack>,
     /// Packs with bytes after their ends. All that is in them can be read.
     pub(crate) longer: Vec<LongerPack>,
-    /// Unreadable index files, and packs with an unreadable directory, each with the problem.
-    pub(crate) damaged: Vec<(Name, String)>,
+    /// Unreadable index files, and packs with an unreadable directory.
+    pub(crate) damaged: Vec<DamagedFile>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
+}
+
+/// A file of the repository that can't be read.
+#[derive(Clone, Debug)]
+pub(crate) struct DamagedFile {
+    pub(crate) name: Name,
+    pub(crate) problem: String,
+    /// Whether its [bytes are damaged](crate::Error::is_of_content).
+    pub(crate) is_of_content: bool,
+}
+
+impl DamagedFile {
+    /// Returns whether it is a pack.
+    pub(crate) fn is_pack(&self) -> bool {
+        self.name.is_in(folder::PACKS)
+    }
 }
 
 /// A listed pack that is missing, or whose end is.
@@ -64,10 +80,23 @@ impl LoadedIndex {
         self.missing.push(pack);
     }
 
+    /// Returns the number of packs that are missing, cut short, or can't be read.
+    pub(crate) fn lost_packs(&self) -> u64 {
+        let unreadable = self.damaged.iter().filter(|file| file.is_pack()).count();
+        (self.missing.len() + unreadable) as u64
+    }
+
+    /// Returns the damaged index files that no pack needs any more once the unlisted ones are listed: not
+    /// those that a reader could not get, and none as long as some pack can't say itself what is in it.
+    pub(crate) fn replaceable_index_files(&self) -> impl Iterator<Item = &Name> {
+        let all_say = !self.damaged.iter().any(DamagedFile::is_pack);
+        let files = self.damaged.iter().filter(move |file| all_say && file.is_of_content);
+        files.map(|file| &file.name)
+    }
+
     /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
-        let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
-        !self.missing.is_empty() || self.damaged.iter().any(is_pack)
+        self.lost_packs() > 0
     }
 
     /// Returns a hash of the stored packs, those that a backup has added included; `None` if anything is

@@ -398,6 +398,21 @@ impl Index {
         self.get(id).is_some()
     }
 
+    /// Returns whether a chunk that is not known was stored once, and is lost with a pack or a part of one.
+    pub(crate) fn is_lost(&self, id: &ChunkId) -> bool {
+        if self.missing.is_empty() && self.lost.is_empty() {
+            return false;
+        }
+        let short = ShortId::of(id);
+        self.memory.get(id).is_some()
+            || self.in_moved((short, short), |_, _| true).is_some()
+            || self.runs.iter().any(|part| {
+                let mut found = false;
+                self.find_in_run(part, (short, short), |_, _| found = true);
+                found
+            })
+    }
+
     /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
         let short = ShortId::of(id);

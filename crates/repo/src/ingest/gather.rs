@@ -78,6 +78,7 @@ impl<'j> Gather<'j> {
         if self.job.loaded.index.contains(id) {
             return Ok(());
         }
+        self.count_healed(id, bytes);
         push(self.job, &mut self.metadata, id, bytes)?;
         self.count(PackKind::Metadata, bytes)?;
         let full = self.job.repository.config.frame_size.min(METADATA_FRAME);
@@ -97,6 +98,7 @@ impl<'j> Gather<'j> {
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
+        self.count_healed(&span.id, bytes);
         if let Some(groups) = &mut self.groups {
             groups.prepare(job, bytes.len() as u64)?;
         }
@@ -151,6 +153,14 @@ impl<'j> Gather<'j> {
             self.send_group(group)?;
         }
         Ok(())
+    }
+
+    /// Counts a chunk that is about to be stored, if it was lost.
+    fn count_healed(&mut self, id: &ChunkId, bytes: &[u8]) {
+        if self.job.loaded.index.is_lost(id) {
+            self.tally.healed_chunks += 1;
+            self.tally.healed_bytes += bytes.len() as u64;
+        }
     }
 
     /// Counts a new chunk, and checks memory now and then.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ibid_format::tree::Time;
+use ibid_storage::{ErrorKind, Name};
 
 use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
@@ -124,6 +125,37 @@ impl<'a> Job<'a> {
         if damaged.insert(frame) {
             self.count(|tally| tally.damaged_frames += 1);
             self.monitor.warn(Warning::Repository { error });
+        }
+    }
+
+    /// Reports the packs that are missing, cut short or unreadable, if there are any.
+    pub(crate) fn report_lost_packs(&self) {
+        let lost = self.loaded.lost_packs();
+        if lost == 0 {
+            return;
+        }
+        let cut = self.loaded.missing.iter().filter(|pack| pack.found.is_some()).count() as u64;
+        let missing = self.loaded.missing.len() as u64 - cut;
+        self.count(|tally| tally.lost_packs = lost);
+        self.monitor.warn(Warning::LostPacks {
+            missing,
+            cut,
+            unreadable: lost - cut - missing,
+        });
+    }
+
+    /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
+    /// next backup.
+    pub(crate) fn delete_replaced<'n>(&self, names: impl IntoIterator<Item = &'n Name>) {
+        for name in names {
+            match self.repository.files.storage.delete(name) {
+                Ok(()) => self.monitor.warn(Warning::Replaced {
+                    object: name.to_string(),
+                }),
+                // Another process has done so.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.monitor.warn(Warning::Repository { error: error.into() }),
+            }
         }
     }
 

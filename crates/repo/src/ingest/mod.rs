@@ -123,6 +123,7 @@ impl Repository {
             .is_some_and(|parent| self.is_complete(parent.id, &loaded));
         let job = Job::new(self, options, loaded, filter, parent_is_complete);
         job.count(|tally| tally.counters.unreadable += unresolved);
+        job.report_lost_packs();
         let input = with_map(&job, input, origin.parent.as_ref())?;
         let parent = origin.parent.as_ref().map(|parent| &parent.snapshot);
         let built = build::run(&job, input, parent);
