@@ -13,6 +13,8 @@ pub(crate) mod folder {
     pub(crate) const INDEX: &str = "index";
     pub(crate) const SNAPSHOTS: &str = "snapshots";
     pub(crate) const SKETCHES: &str = "sketches";
+    /// Files that a repair has set aside, under the names that they had.
+    pub(crate) const DAMAGED: &str = "damaged";
 }
 
 pub(crate) fn name_in(folder: &str, id: FileId) -> Name {

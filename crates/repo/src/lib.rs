@@ -40,6 +40,7 @@ mod monitor;
 mod options;
 mod pattern;
 mod read;
+mod repair;
 mod repository;
 mod restore;
 #[doc(hidden)]
@@ -67,6 +68,7 @@ pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, S
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
+pub use repair::{RepairOptions, RepairReport};
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};

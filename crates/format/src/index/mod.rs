@@ -19,7 +19,7 @@ mod write;
 pub use blocks::{Block, EntryBlock, Header, Lookup, header, open_block};
 pub use layout::would_fit;
 pub use open::Index;
-pub use write::{encode, merge};
+pub use write::{encode, merge, merge_without};
 
 use crate::error::equal;
 use crate::pack::{FrameSummary, PackKind};

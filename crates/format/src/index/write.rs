@@ -71,7 +71,16 @@ pub fn encode(keys: &Keys, id: FileId, packs: &[PackSummary]) -> Result<Vec<u8>,
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
 pub fn merge(keys: &Keys, id: FileId, indexes: &[Index]) -> Result<Vec<u8>, Error> {
-    let mut known = HashSet::new();
+    merge_without(keys, id, indexes, &HashSet::new())
+}
+
+/// Does the same as [`merge`], but leaves out these packs.
+///
+/// # Errors
+///
+/// As [`merge`].
+pub fn merge_without(keys: &Keys, id: FileId, indexes: &[Index], left_out: &HashSet<FileId>) -> Result<Vec<u8>, Error> {
+    let mut known = left_out.clone();
     let (mut packs, mut frames, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     for index in indexes {
         // New number of each frame, unless its pack is listed already.

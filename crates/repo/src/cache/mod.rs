@@ -155,16 +155,16 @@ impl Cache {
         files
     }
 
-    /// Deletes the files of a kind that stand for one of these files of the repository, because that is
+    /// Deletes all files of a kind if one stands for one of these files of the repository, because that is
     /// damaged: the next backup must notice.
     pub(crate) fn forget<F: Kept>(&self, keys: &Keys, monitor: &Monitor, damaged: &[FileId]) {
         if damaged.is_empty() {
             return;
         }
-        for file in self.files::<F>(keys, monitor) {
-            if file.covers().iter().any(|id| damaged.contains(id)) {
-                file.file().delete();
-            }
+        let files = self.files::<F>(keys, monitor);
+        if files.iter().flat_map(F::covers).any(|id| damaged.contains(id)) {
+            // All of them: what is in a damaged file may be in another's entries.
+            files.iter().for_each(|file| file.file().delete());
         }
     }
 

@@ -236,8 +236,10 @@ impl Checking<'_> {
     }
 
     /// Reports packs that an index file lists but that are missing or cut short. Missing ones are no
-    /// fault if their contents were stored again, or if no snapshot needs them.
-    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &mut MissingBases) -> Result<()> {
+    /// fault if their contents were stored again, or if no snapshot needs them. Returns the packs that
+    /// nothing at all needs.
+    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &mut MissingBases) -> Result<Vec<FileId>> {
+        let mut unneeded = Vec::new();
         let needed = self.needed(lost)?;
         let loses = lost.perhaps_more || lost.is_any;
         for (pack, at) in self.loaded.missing.iter().zip(0..) {
@@ -259,10 +261,11 @@ impl Checking<'_> {
             if has_frames || needed.contains(&at) || (dependents > 0 && loses) {
                 self.fault(name, problem);
             } else {
+                unneeded.extend((dependents == 0).then_some(pack.id));
                 self.note(name, format!("{problem}; no snapshot needs what was only there"));
             }
         }
-        Ok(())
+        Ok(unneeded)
     }
 
     /// Returns the positions of the missing packs that held lost chunks, according to the index files.

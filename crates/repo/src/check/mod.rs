@@ -74,7 +74,7 @@ impl Repository {
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
-        checking.missing(&lost, &mut lacking_bases)?;
+        report.unneeded = checking.missing(&lost, &mut lacking_bases)?;
         let faults = checking.faults.into_inner().expect("no holder of this lock panics");
         report.faults = faults.listed;
         report.faults_total = faults.total;

@@ -57,13 +57,20 @@ impl LoadedIndex {
                 Err(error) if sources.drop_run_at_fault(&error).is_some() => {
                     repository.monitor.warn(Warning::Cache { error });
                 }
-                loaded => return loaded,
+                Err(error) => return Err(error),
+                Ok(Some(loaded)) => return Ok(loaded),
+                // Outdated runs of the cache are made again.
+                Ok(None) => {}
             }
         }
-        LoadedIndex::of(repository, &mut Sources::list(repository, false)?)
+        let mut sources = Sources::list(repository, false)?;
+        sources.runs_may_be_outdated = false;
+        let loaded = LoadedIndex::of(repository, &mut sources)?;
+        Ok(loaded.expect("its runs stay"))
     }
 
-    fn of(repository: &Repository, sources: &mut Sources) -> Result<LoadedIndex> {
+    /// Loads the index from these sources; none if they have to be listed again.
+    fn of(repository: &Repository, sources: &mut Sources) -> Result<Option<LoadedIndex>> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let scratch = repository.scratch();
         sources.build_if_many(repository, &scratch)?;
@@ -76,6 +83,9 @@ impl LoadedIndex {
             }
         }
         let stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
+        if !stored.differing.is_empty() && sources.drop_outdated_runs() {
+            return Ok(None);
+        }
         let mut unlisted = Unlisted::default();
         unlisted.read_if_many(sources, &stored.unlisted, &scratch)?;
         let mut loading = Loading {
@@ -107,7 +117,8 @@ impl LoadedIndex {
         let mut loaded = loading.loaded;
         loaded.index.loaded();
         loaded.lose_dependents(&scratch, monitor)?;
-        Ok(loaded)
+        loaded.find_set_aside(&repository.files)?;
+        Ok(Some(loaded))
     }
 
     /// Finds the frames that can't be decoded because a pack is missing.
@@ -155,6 +166,9 @@ struct Sources {
     damaged: Vec<DamagedFile>,
     /// Whether an index file may have been merged into another since they were listed.
     may_vanish: bool,
+    /// Whether runs of the cache stand for index files that are gone. These may have been merged, or written
+    /// again without packs that are missing.
+    runs_may_be_outdated: bool,
 }
 
 impl Sources {
@@ -179,13 +193,16 @@ impl Sources {
         };
         let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
+        let listed_ids: HashSet<FileId> = listed.iter().map(|(id, _)| *id).collect();
+        let runs_may_be_outdated = !covered.is_subset(&listed_ids);
         Ok(Sources {
             runs,
             index_bytes: listed.iter().map(|(_, size)| size).sum(),
-            listed: listed.iter().map(|(id, _)| *id).collect(),
+            listed: listed_ids,
             files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
             damaged: Vec::new(),
             may_vanish,
+            runs_may_be_outdated,
         })
     }
 
@@ -195,6 +212,16 @@ impl Sources {
         let run = self.runs.remove(at);
         run.file().delete();
         Some(run)
+    }
+
+    /// Deletes the runs of the cache, which list packs that are missing, if the index files may do so no longer.
+    /// Returns whether there are any.
+    fn drop_outdated_runs(&self) -> bool {
+        if self.runs_may_be_outdated {
+            // All of them: one may say nothing because another stands for what its index file was merged from.
+            self.runs.iter().for_each(|run| run.file().delete());
+        }
+        self.runs_may_be_outdated
     }
 
     /// Makes a run of the index files that no run stands for, if they are many. Smaller runs become
@@ -433,7 +460,15 @@ impl Loading {
         let found = self.stored.get(&id).copied();
         if found != Some(size) {
             let expected = size;
-            self.loaded.meet(number, MissingPack { id, expected, found });
+            self.loaded.meet(
+                number,
+                MissingPack {
+                    id,
+                    expected,
+                    found,
+                    is_set_aside: false,
+                },
+            );
         }
     }
 

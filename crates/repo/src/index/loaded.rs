@@ -24,6 +24,14 @@ pub(crate) struct LoadedIndex {
     pub(crate) index_bytes: u64,
 }
 
+/// Numbers of packs that are not whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostPacks {
+    pub(crate) missing: u64,
+    pub(crate) cut: u64,
+    pub(crate) unreadable: u64,
+}
+
 /// A file of the repository that can't be read.
 #[derive(Clone, Debug)]
 pub(crate) struct DamagedFile {
@@ -47,6 +55,8 @@ pub(crate) struct MissingPack {
     pub(crate) expected: u64,
     /// Its actual size in bytes, if it exists: smaller than expected.
     pub(crate) found: Option<u64>,
+    /// Whether a repair has dealt with it: what could be salvaged is in other packs.
+    pub(crate) is_set_aside: bool,
 }
 
 /// A pack with bytes after its end.
@@ -80,10 +90,29 @@ impl LoadedIndex {
         self.missing.push(pack);
     }
 
-    /// Returns the number of packs that are missing, cut short, or can't be read.
-    pub(crate) fn lost_packs(&self) -> u64 {
+    /// Returns the numbers of packs that are missing, cut short, and unreadable. Those that a repair has
+    /// dealt with do not count.
+    pub(crate) fn lost_packs(&self) -> LostPacks {
         let unreadable = self.damaged.iter().filter(|file| file.is_pack()).count();
-        (self.missing.len() + unreadable) as u64
+        let missing = self.missing.iter().filter(|pack| !pack.is_set_aside);
+        let cut = missing.clone().filter(|pack| pack.found.is_some()).count();
+        LostPacks {
+            missing: (missing.count() - cut) as u64,
+            cut: cut as u64,
+            unreadable: unreadable as u64,
+        }
+    }
+
+    /// Finds the missing packs that a repair has dealt with.
+    pub(super) fn find_set_aside(&mut self, files: &Files) -> Result<()> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let aside = crate::repair::packs_set_aside(files)?;
+        for pack in &mut self.missing {
+            pack.is_set_aside = pack.found.is_none() && aside.contains(&pack.id);
+        }
+        Ok(())
     }
 
     /// Returns the damaged index files that no pack needs any more once the unlisted ones are listed: not
@@ -96,7 +125,7 @@ impl LoadedIndex {
 
     /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
-        self.lost_packs() > 0
+        !self.missing.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
     }
 
     /// Returns a hash of the stored packs, those that a backup has added included; `None` if anything is

@@ -73,6 +73,7 @@ impl StoredPacks {
                     id: id.file(),
                     expected,
                     found: size,
+                    is_set_aside: false,
                 };
                 found.differing.push((number, missing));
             }

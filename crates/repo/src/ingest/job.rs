@@ -12,7 +12,7 @@ use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
 use super::sampling::Sampling;
 use super::summary::BackupSummary;
-use crate::index::LoadedIndex;
+use crate::index::{LoadedIndex, LostPacks};
 use crate::read::ChunkReader;
 use crate::source::{Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Warning, clock};
@@ -130,18 +130,20 @@ impl<'a> Job<'a> {
 
     /// Reports the packs that are missing, cut short or unreadable, if there are any.
     pub(crate) fn report_lost_packs(&self) {
-        let lost = self.loaded.lost_packs();
-        if lost == 0 {
-            return;
-        }
-        let cut = self.loaded.missing.iter().filter(|pack| pack.found.is_some()).count() as u64;
-        let missing = self.loaded.missing.len() as u64 - cut;
-        self.count(|tally| tally.lost_packs = lost);
-        self.monitor.warn(Warning::LostPacks {
+        let LostPacks {
             missing,
             cut,
-            unreadable: lost - cut - missing,
-        });
+            unreadable,
+        } = self.loaded.lost_packs();
+        let lost = missing + cut + unreadable;
+        if lost > 0 {
+            self.count(|tally| tally.lost_packs = lost);
+            self.monitor.warn(Warning::LostPacks {
+                missing,
+                cut,
+                unreadable,
+            });
+        }
     }
 
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the

@@ -55,6 +55,7 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Time;
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
+pub(crate) use store::{packs_of_one_index_file, unlisted_max};
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
