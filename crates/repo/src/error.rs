@@ -454,17 +454,39 @@ impl Error {
         }
     }
 
-    /// Returns whether the error describes the repository's state, such as damage or a missing
-    /// file, rather than unreachable storage, lack of memory, or the like.
+    /// Returns whether the error describes the state of one file of the repository, such as damage, its
+    /// absence, or that it can't be opened, rather than unreachable storage, lack of memory, or the like.
     pub(crate) fn is_fault(&self) -> bool {
         use ibid_storage::ErrorKind;
         match self {
             Error::Storage(error) => matches!(
                 error.kind(),
-                ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLarge | ErrorKind::Io
+                ErrorKind::NotFound
+                    | ErrorKind::Truncated
+                    | ErrorKind::TooLarge
+                    | ErrorKind::Io
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::NotAnObject
             ),
             error => error.is_damage(),
         }
+    }
+
+    /// Returns whether the bytes of a file are damaged, so that it will never be read again: not whether it
+    /// could not be read now, or a newer version of this program may read it.
+    pub(crate) fn is_of_content(&self) -> bool {
+        use ibid_format::Error as FormatError;
+        match self {
+            Error::Damaged { source, .. } => {
+                !matches!(source, FormatError::Version { .. } | FormatError::Unknown { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether permission to read a file of the repository was denied.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Error::Storage(error) if error.kind() == ibid_storage::ErrorKind::PermissionDenied)
     }
 
     pub(crate) fn damaged(object: impl std::fmt::Display) -> impl FnOnce(ibid_format::Error) -> Error {

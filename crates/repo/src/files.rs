@@ -1,11 +1,13 @@
 //! Access to the files of a repository.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ibid_format::frame;
 use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::snapshot::{self, Snapshot};
-use ibid_format::{FileId, Keys, index as index_file};
+use ibid_format::{ChunkPrefix, FileId, Keys, index as index_file};
 use ibid_storage::Storage;
 
 use crate::cache::Copies;
@@ -13,12 +15,18 @@ use crate::index::Pack;
 use crate::layout::{each_id, folder, list_ids, name_in};
 use crate::{Error, Result};
 
+/// Most bytes after the end of a pack among which its trailer is looked for. Each costs an attempt to open a
+/// seal, so all take less than a tenth of a second.
+const EXCESS_MAX: u64 = 64 << 10;
+
 /// The storage of a repository, and the keys that seal its files.
 pub(crate) struct Files {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) keys: Keys,
     /// Copies on this machine, if the storage is not.
     pub(crate) copies: Option<Copies>,
+    /// Whether loading the index goes on without files that this user may not read: a check names all.
+    pub(crate) names_denied: bool,
 }
 
 /// The plaintext's place in a seal that was opened, or why it does not open.
@@ -79,6 +87,40 @@ impl Files {
         let name = name_in(folder::INDEX, id);
         let bytes = self.storage.get(&name, index_file::LIMIT)?;
         index_file::Index::open(&self.keys, id, bytes).map_err(Error::damaged(name))
+    }
+
+    /// Reads the directory of a pack of which only the size of its file is known. If that does not end with
+    /// a trailer, the pack may have become longer: then this looks for the trailer before the end, in the
+    /// last [`EXCESS_MAX`] bytes. The size in the summary is where the pack ends.
+    pub(crate) fn find_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
+        let error = match self.read_directory(id, size) {
+            Err(error @ Error::Damaged { .. }) => error,
+            read => return read,
+        };
+        let (trailer, kept) = (pack::TRAILER as usize, size.min(EXCESS_MAX + pack::TRAILER));
+        let mut end = vec![0; kept as usize];
+        self.storage
+            .read_at(&name_in(folder::PACKS, id), size - kept, &mut end)?;
+        for (windows, excess) in end.windows(trailer).rev().zip(0..).skip(1) {
+            let mut bytes = [0; pack::TRAILER as usize];
+            bytes.copy_from_slice(windows);
+            if pack::open_trailer(&self.keys, id, size - excess, &mut bytes).is_ok() {
+                return self.read_directory(id, size - excess);
+            }
+        }
+        Err(error)
+    }
+
+    /// Reads what a frame is encoded against from the frame itself: the chunks, each once.
+    pub(crate) fn read_bases(&self, pack: &Pack, offset: u32, length: u32) -> Result<Vec<ChunkPrefix>> {
+        let name = name_in(folder::PACKS, pack.id);
+        let mut sealed = vec![0; length as usize];
+        let (opened, _) = self.read_frame(pack, offset, &mut sealed)?;
+        let pieces = opened.and_then(|plain| frame::pieces(&sealed[plain]));
+        let pieces = pieces.map_err(Error::damaged(name))?;
+        let mut met = HashSet::new();
+        let bases = pieces.iter().map(|piece| piece.base);
+        Ok(bases.filter(|base| met.insert(*base)).collect())
     }
 
     /// Reads the directory of a pack: its frames and their chunks.

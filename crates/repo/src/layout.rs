@@ -16,6 +16,8 @@ pub(crate) mod folder {
     pub(crate) const SESSIONS: &str = "sessions";
     pub(crate) const PRUNE: &str = "prune";
     pub(crate) const FORGOTTEN: &str = "forgotten";
+    /// Files that a repair has set aside, under the names that they had.
+    pub(crate) const DAMAGED: &str = "damaged";
 }
 
 pub(crate) fn name_in(folder: &str, id: FileId) -> Name {

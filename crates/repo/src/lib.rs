@@ -43,6 +43,7 @@ mod options;
 mod pattern;
 mod prune;
 mod read;
+mod repair;
 mod repository;
 mod restore;
 #[doc(hidden)]
@@ -74,6 +75,7 @@ pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
+pub use repair::{RepairOptions, RepairReport};
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use session::{SessionInfo, SessionState};

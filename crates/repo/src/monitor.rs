@@ -88,6 +88,21 @@ pub enum Warning {
         /// The damage, and the action taken.
         error: crate::Error,
     },
+    /// Packs are missing, cut short or unreadable. A backup goes on without them, and stores again what the
+    /// files still have of them.
+    LostPacks {
+        /// Packs that index files list, and that are not there.
+        missing: u64,
+        /// Packs that are shorter than they were.
+        cut: u64,
+        /// Packs that no index file lists, and whose own directories can't be read.
+        unreadable: u64,
+    },
+    /// A damaged index or sketches file was replaced: what it said is in another file now, and it was deleted.
+    Replaced {
+        /// Path of the damaged file in the repository.
+        object: String,
+    },
     /// A file of the local cache can't be used; the operation goes on without it.
     Cache {
         /// The error, with the path of the file.

@@ -202,6 +202,7 @@ impl Repository {
                 storage,
                 keys,
                 copies: None,
+                names_denied: false,
             }),
             slot,
             config,
@@ -297,6 +298,7 @@ impl Repository {
                 storage: self.files.storage.clone(),
                 keys: self.files.keys.clone(),
                 copies,
+                names_denied: self.files.names_denied,
             });
         }
         self
@@ -310,15 +312,21 @@ impl Repository {
         Repository { scratch, ..self }
     }
 
-    /// Returns a handle that reads everything from the repository itself.
+    /// Returns a handle that reads everything from the repository itself, and goes on without files that
+    /// this user may not read.
     pub(crate) fn without_cache(&self) -> Repository {
         Repository {
+            files: Arc::new(Files {
+                storage: self.files.storage.clone(),
+                keys: self.files.keys.clone(),
+                copies: None,
+                names_denied: true,
+            }),
             scratch: Some(self.scratch_folder()),
             cache: None,
             loaded: Arc::default(),
             ..self.clone()
         }
-        .with_copies()
     }
 
     /// Returns what the local cache holds; `None` without a cache.

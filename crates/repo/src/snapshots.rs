@@ -11,7 +11,7 @@ use ibid_storage::ErrorKind;
 
 use crate::layout::folder;
 use crate::options::setters;
-use crate::{Error, Repository, Result};
+use crate::{Error, Repository, Result, Warning};
 
 /// A snapshot and its id.
 #[derive(Clone, Debug)]
@@ -188,9 +188,12 @@ impl Repository {
     /// Returns the snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for
     /// the N-th before it.
     ///
+    /// Snapshots that can't be read don't count for `latest`. The monitor is told of each, since it might
+    /// be a newer one.
+    ///
     /// # Errors
-    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]. For `latest`, also any snapshot
-    /// that can't be read, since it might be the latest.
+    /// [`Error::UnknownSnapshot`], [`Error::AmbiguousSnapshot`]; damage of the snapshot, and for `latest`
+    /// of the first one if none can be read.
     pub fn snapshot(&self, wanted: &str) -> Result<SnapshotInfo> {
         self.find_snapshot(wanted, &SnapshotFilter::default())
     }
@@ -200,6 +203,21 @@ impl Repository {
     /// # Errors
     /// As [`snapshot`](Repository::snapshot).
     pub fn find_snapshot(&self, wanted: &str, filter: &SnapshotFilter) -> Result<SnapshotInfo> {
+        let warn = |_, error| self.monitor.warn(Warning::Repository { error });
+        self.find_snapshot_with(wanted, filter, warn)
+    }
+
+    /// Does the same, but passes snapshots that can't be read, and might be newer than `latest`, to
+    /// `on_damage`.
+    ///
+    /// # Errors
+    /// As [`snapshot`](Repository::snapshot).
+    pub fn find_snapshot_with(
+        &self,
+        wanted: &str,
+        filter: &SnapshotFilter,
+        mut on_damage: impl FnMut(FileId, Error),
+    ) -> Result<SnapshotInfo> {
         let unknown = || Error::UnknownSnapshot {
             wanted: wanted.to_owned(),
         };
@@ -213,7 +231,12 @@ impl Repository {
             None => None,
         };
         if let Some(back) = back {
-            let mut all = self.snapshots()?;
+            let mut unreadable = Vec::new();
+            let mut all = self.snapshots_with(|id, error| unreadable.push((id, error)))?;
+            if all.is_empty() && !unreadable.is_empty() {
+                return Err(unreadable.swap_remove(0).1);
+            }
+            unreadable.into_iter().for_each(|(id, error)| on_damage(id, error));
             all.retain(|info| filter.matches(&info.snapshot));
             let at = all.len().checked_sub(1 + back).ok_or_else(unknown)?;
             return Ok(all.swap_remove(at));

@@ -48,6 +48,26 @@ fn every_byte_of_a_chain_matters_and_none_gives_a_wrong_one() {
     }
 }
 
+/// The directory is gone with the end of a pack, so the frames themselves have to say what they are encoded
+/// against.
+#[test]
+fn what_depends_on_the_lost_end_of_a_pack_is_lost_with_it_and_nothing_else() {
+    let scene = Scene::with_chains();
+    let mut random = Random(2);
+    for name in scene.names("packs") {
+        let length = scene.image[&name].len();
+        let frames = Writer::of(storage(&scene.image)).directory(&name).frames;
+        let end = frames.last().map_or(8, |frame| (frame.offset + frame.sealed) as usize);
+        for cut in [length - 1, length - 1 - random.below(length as u64 - 1) as usize] {
+            let context = format!("{name} is cut to {cut} of {length} bytes");
+            let image = scene.with(|image| image.get_mut(&name).unwrap().truncate(cut));
+            let report = scene.judge(&image, &context).unwrap();
+            names_fault(&report, &name, &context);
+            assert!(cut < end || report.affected_total == 0, "{context}: {report:?}");
+        }
+    }
+}
+
 /// Versions of a file that is larger than the cache, each in its own pack and encoded against the
 /// version before.
 #[test]

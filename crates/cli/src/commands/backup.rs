@@ -70,7 +70,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     let summary = result.map_err(Failure::if_interrupted(LEFT))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(
-        if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames > 0 {
+        if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames + summary.lost_packs > 0 {
             Outcome::Partial
         } else {
             Outcome::Done

@@ -166,9 +166,13 @@ pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
 }
 
 impl Opened {
-    /// Returns the snapshot of this name among those selected.
+    /// Returns the snapshot of this name among those selected. Names those that can't be read and might be
+    /// newer than `latest`.
     pub(crate) fn snapshot(&self, name: &str, select: &SelectArgs) -> Result<SnapshotInfo> {
-        Ok(self.repository.find_snapshot(name, &filter(select)?)?)
+        let passed_over = |_, error| print::passed_over(name, &error);
+        Ok(self
+            .repository
+            .find_snapshot_with(name, &filter(select)?, passed_over)?)
     }
 
     /// Returns all selected snapshots, oldest first. Names those that cannot be read, and goes on.

@@ -30,6 +30,9 @@ struct JsonBackup<'a> {
     hole_bytes: u64,
     attributes_lost: u64,
     damaged_frames: u64,
+    lost_packs: u64,
+    healed_chunks: u64,
+    healed_bytes: u64,
     delta_chunks: u64,
     delta_bytes: u64,
     delta_stored_bytes: u64,
@@ -192,6 +195,19 @@ fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         let attributes = counted(summary.attributes_lost, "extended attribute", "extended attributes");
         out.line(format!("  {attributes} could not be stored (named above)"))?;
     }
+    if summary.healed_chunks > 0 {
+        out.line(format!(
+            "  healed  {} ({}) that were lost are stored again, for older snapshots too",
+            counted(summary.healed_chunks, "chunk", "chunks"),
+            size(summary.healed_bytes)
+        ))?;
+    }
+    if summary.lost_packs > 0 {
+        let packs = counted(summary.lost_packs, "pack is", "packs are");
+        out.line(format!(
+            "  {packs} not whole (see above): older snapshots may have lost data. Run `ibid repair`"
+        ))?;
+    }
     if summary.damaged_frames > 0 {
         let places = counted(summary.damaged_frames, "place", "places");
         out.line(format!(
@@ -228,6 +244,9 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         hole_bytes: summary.holes,
         attributes_lost: summary.attributes_lost,
         damaged_frames: summary.damaged_frames,
+        lost_packs: summary.lost_packs,
+        healed_chunks: summary.healed_chunks,
+        healed_bytes: summary.healed_bytes,
         delta_chunks: summary.deltas.chunks,
         delta_bytes: summary.deltas.bytes,
         delta_stored_bytes: summary.deltas.stored,

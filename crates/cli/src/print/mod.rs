@@ -44,8 +44,8 @@ use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, question, records_published,
-    records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
+    Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
+    records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

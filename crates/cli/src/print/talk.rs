@@ -6,7 +6,7 @@ use std::path::Path;
 use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, Warning};
-use ibid_terminal::number::{counted, size};
+use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{message as line, path_text, reason};
 
 use super::records::BadLine;
@@ -64,11 +64,42 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "note: the local cache can't be used here: {}. Nothing is lost: ibid reads the repository instead",
             with_causes(error)
         )),
+        Warning::LostPacks {
+            missing,
+            cut,
+            unreadable,
+        } => line(&lost_packs(*missing, *cut, *unreadable)),
+        Warning::Replaced { object } => line(&format!(
+            "note: {object} was damaged. What it said is in a new file, and it was deleted"
+        )),
         Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // A warning that this version of the program does not know.
         other => line(&format!("warning: {other:?}")),
     }
     None
+}
+
+/// Names a snapshot that can't be read and is passed over in the search for `latest` or the like.
+pub(crate) fn passed_over(wanted: &str, error: &Error) {
+    line(&format!(
+        "warning: {}. It is passed over for {wanted:?}, though it might be newer",
+        with_causes(error)
+    ));
+}
+
+/// Returns what a backup says about packs that are not whole.
+fn lost_packs(missing: u64, cut: u64, unreadable: u64) -> String {
+    let states = [(missing, "missing"), (cut, "cut short"), (unreadable, "unreadable")];
+    let states = states.iter().filter(|(packs, _)| *packs > 0);
+    let states: Vec<String> = states
+        .map(|(packs, state)| format!("{} {state}", count(*packs)))
+        .collect();
+    let packs = counted(missing + cut + unreadable, "pack", "packs");
+    format!(
+        "warning: {packs} of the repository: {}. What these files still have of the lost data is stored again. \
+         Run `ibid repair` to see what is lost for good",
+        states.join(", ")
+    )
 }
 
 /// Prints a failure that does not end the command.

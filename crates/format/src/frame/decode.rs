@@ -236,6 +236,23 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Returns the lengths of a frame's chunks in bytes, by slot.
+///
+/// Looks at the beginning of the frame's plaintext only; [`FrameDecoder::decode`] checks the rest.
+///
+/// # Errors
+///
+/// The fault with the codec, the pieces or the lengths.
+pub fn lengths(plaintext: &[u8]) -> Result<Vec<u32>, Error> {
+    let mut ends = Vec::new();
+    Head::read(plaintext, &mut ends)?;
+    let mut start = 0;
+    for end in &mut ends {
+        (*end, start) = (*end - start, *end);
+    }
+    Ok(ends)
+}
+
 /// Why there is no outline.
 enum Unread<E> {
     Delta(ibid_delta::Error),

@@ -51,7 +51,7 @@ mod decode;
 mod encode;
 mod piece;
 
-pub use decode::{Frame, FrameDecoder};
+pub use decode::{Frame, FrameDecoder, lengths};
 pub(crate) use decode::{check_packed, failed as decompressing_failed};
 pub use encode::{Compression, FrameBuilder, FrameEncoder};
 pub use piece::{PIECES_MAX, PREFIX_BYTES_MAX, Piece, pieces};

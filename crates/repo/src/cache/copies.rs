@@ -48,7 +48,7 @@ impl Copies {
     }
 
     /// Fills `buffer` from a copy of a file with `size` bytes. Makes the copy if there is none. Returns
-    /// false if there is none then either.
+    /// false if there is none then either, or if the file is shorter.
     ///
     /// # Errors
     /// Errors of the storage.
@@ -77,6 +77,8 @@ impl Copies {
             let fetch = |file: &mut File| fetch(storage, folder, id, size, &path, file);
             match self.write(folder, &path, fetch) {
                 Err(error @ Error::Local { .. }) => self.give_up(error),
+                // A part of it can still be read.
+                Err(error) if error.is_damage() => return Ok(false),
                 written => written?,
             }
             is_fetched = true;

@@ -155,6 +155,19 @@ impl Cache {
         files
     }
 
+    /// Deletes all files of a kind if one stands for one of these files of the repository, because that is
+    /// damaged: the next backup must notice.
+    pub(crate) fn forget<F: Kept>(&self, keys: &Keys, monitor: &Monitor, damaged: &[FileId]) {
+        if damaged.is_empty() {
+            return;
+        }
+        let files = self.files::<F>(keys, monitor);
+        if files.iter().flat_map(F::covers).any(|id| damaged.contains(id)) {
+            // All of them: what is in a damaged file may be in another's entries.
+            files.iter().for_each(|file| file.file().delete());
+        }
+    }
+
     /// Returns the paths of all files.
     fn paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();

@@ -9,7 +9,7 @@ use ibid_format::{ChunkPrefix, FileId};
 use super::checking::{Cause, Checking, Damage};
 use super::trees::Lost;
 use crate::Result;
-use crate::index::{Dependencies, NumberSet, PairSorter, Pairs};
+use crate::index::{Dependencies, Frame, NumberSet, PairSorter, Pairs};
 use crate::layout::{folder, name_in};
 use crate::scratch::Bits;
 
@@ -39,6 +39,11 @@ impl MissingBases {
         }
         Ok(search.found())
     }
+}
+
+/// Returns a number with its noun.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Returns a phrase with the number of frames that depend on a fault already named.
@@ -193,10 +198,13 @@ impl Checking<'_> {
         })
     }
 
-    /// Calls `each` for every chunk that an index file lists in a missing pack, with that pack's position
-    /// among those that are missing.
+    /// Calls `each` for every chunk that an index file lists in a missing pack or in a missing part of one,
+    /// with that pack's position among those that are missing.
     fn each_missing(&self, mut each: impl FnMut(u32, &IndexedChunk) -> Result<()>) -> Result<()> {
-        let missing: HashMap<FileId, u32> = self.loaded.missing.iter().map(|pack| pack.id).zip(0..).collect();
+        let missing = self.loaded.missing.iter().zip(0..);
+        let missing: HashMap<FileId, (u32, u64)> = missing
+            .map(|(pack, at)| (pack.id, (at, pack.found.unwrap_or(0))))
+            .collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -215,7 +223,11 @@ impl Checking<'_> {
             }
             for entry in file.entries() {
                 let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
-                if let Some(pack) = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id)) {
+                if let Some((pack, size)) = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id))
+                    && file
+                        .frame(entry.frame)
+                        .is_some_and(|frame| Frame::of(0, &frame).end() > *size)
+                {
                     each(*pack, &entry)?;
                 }
             }
@@ -223,26 +235,37 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Reports packs that an index file lists but that are missing or have another size. They are
-    /// no fault if their contents were stored again, or if no snapshot needs them.
-    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &mut MissingBases) -> Result<()> {
+    /// Reports packs that an index file lists but that are missing or cut short. Missing ones are no
+    /// fault if their contents were stored again, or if no snapshot needs them. Returns the packs that
+    /// nothing at all needs.
+    pub(super) fn missing(&self, lost: &Lost, lacking_bases: &mut MissingBases) -> Result<Vec<FileId>> {
+        let mut unneeded = Vec::new();
         let needed = self.needed(lost)?;
         let loses = lost.perhaps_more || lost.is_any;
         for (pack, at) in self.loaded.missing.iter().zip(0..) {
             let name = name_in(folder::PACKS, pack.id);
-            let found = pack
-                .found
-                .map_or_else(|| "nothing".to_owned(), |size| format!("{size} bytes"));
-            let mut problem = format!("expected {} bytes, found {found}", pack.expected);
+            let mut problem = match pack.found {
+                None => format!("expected {} bytes, found nothing", pack.expected),
+                Some(found) => {
+                    let gone = counted(pack.expected - found, "byte is", "bytes are");
+                    format!(
+                        "{gone} missing at its end: expected {} bytes, found {found}",
+                        pack.expected
+                    )
+                }
+            };
             let dependents = lacking_bases.dependents_of_pack(at)?;
             problem += &dependents_text(dependents);
-            if needed.contains(&at) || (dependents > 0 && loses) {
+            let number = self.loaded.index.find_pack(pack.id);
+            let has_frames = number.is_some_and(|number| self.loaded.index.cut_to(number).is_some());
+            if has_frames || needed.contains(&at) || (dependents > 0 && loses) {
                 self.fault(name, problem);
             } else {
+                unneeded.extend((dependents == 0).then_some(pack.id));
                 self.note(name, format!("{problem}; no snapshot needs what was only there"));
             }
         }
-        Ok(())
+        Ok(unneeded)
     }
 
     /// Returns the positions of the missing packs that held lost chunks, according to the index files.

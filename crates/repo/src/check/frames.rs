@@ -36,7 +36,7 @@ impl Checking<'_> {
                         return Ok(());
                     }
                     let frame = self.loaded.index.frame(turn.frame);
-                    if chosen[frame.pack as usize] {
+                    if chosen[frame.pack as usize] && !self.loaded.index.is_cut_off(&frame) {
                         self.frame(&turn, &frame, &mut reading)?;
                         ProgressCounters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
                         self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);

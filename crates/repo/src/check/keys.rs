@@ -38,22 +38,23 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Checks all sketch files: no other operation reports damage in them.
-    pub(super) fn sketches(&self) -> Result<()> {
+    /// Checks all sketch files: no other operation reports damage in them. Returns the damaged ones.
+    pub(super) fn sketches(&self) -> Result<Vec<FileId>> {
+        let mut damaged = Vec::new();
         for (id, _) in self.repository.files.list(folder::SKETCHES)? {
             self.monitor.check_cancelled()?;
             match similar::read(&self.repository.files, id) {
                 Ok(_) => {}
                 Err(error) if error.is_fault() => {
                     let problem = error.problem();
-                    let advice =
-                        "no data is lost, and the file can be deleted: the next backups make its sketches again";
+                    let advice = "no data is lost: the next backups make its sketches again";
                     self.fault(name_in(folder::SKETCHES, id), format!("{problem}; {advice}"));
+                    damaged.extend(error.is_of_content().then_some(id));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(damaged)
     }
 
     /// Returns whether a slot is this repository's, whatever its header says. If not, an `init`

@@ -14,9 +14,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
+use ibid_format::FileId;
 pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
 
+use crate::index::Run;
 use crate::layout::{folder, name_in};
+use crate::similar::SketchRun;
 use crate::{Repository, Result};
 
 impl Repository {
@@ -49,9 +52,19 @@ impl Repository {
             ..CheckReport::default()
         };
         checking.keys()?;
-        checking.sketches()?;
-        for (object, problem) in &loaded.damaged {
-            checking.fault(object.clone(), problem);
+        let sketches = checking.sketches()?;
+        for file in &loaded.damaged {
+            checking.fault(&file.name, &file.problem);
+        }
+        if let Some(cache) = &self.cache {
+            // The cache stands for these files, so no backup would notice that they are damaged.
+            let keys = &self.files.keys;
+            let index_files = loaded.damaged.iter().filter(|file| file.is_of_content);
+            let index_files: Vec<FileId> = index_files
+                .filter_map(|file| FileId::parse(file.name.last_segment()))
+                .collect();
+            cache.forget::<Run>(keys, &self.monitor, &index_files);
+            cache.forget::<SketchRun>(keys, &self.monitor, &sketches);
         }
         checking.packs(read, &mut report)?;
         let mut lacking_bases = checking.causes()?;
@@ -61,7 +74,7 @@ impl Repository {
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
-        checking.missing(&lost, &mut lacking_bases)?;
+        report.unneeded = checking.missing(&lost, &mut lacking_bases)?;
         let faults = checking.faults.into_inner().expect("no holder of this lock panics");
         report.faults = faults.listed;
         report.faults_total = faults.total;

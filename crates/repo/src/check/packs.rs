@@ -7,6 +7,7 @@ use ibid_format::pack::PackSummary;
 use ibid_format::{FileId, FileKind};
 
 use super::checking::Checking;
+use super::dependents::counted;
 use super::order::Plan;
 use super::report::{CheckReport, ReadData};
 use crate::index::{Frame, Pack, find_base};
@@ -43,6 +44,10 @@ impl Checking<'_> {
                 }
             },
         )?;
+        for pack in &self.loaded.longer {
+            let bytes = counted(pack.excess, "byte", "bytes");
+            self.fault(name_in(folder::PACKS, pack.id), format!("{bytes} longer than expected"));
+        }
         if reads {
             let plan = plan.into_inner().expect("no holder of this lock panics");
             self.frames(plan, &chosen)?;
@@ -58,6 +63,11 @@ impl Checking<'_> {
     fn pack(&self, number: u32, pack: &Pack, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
         let (first, frames) = self.frames_of(number);
         let object = name_in(folder::PACKS, pack.id).to_string();
+        if self.loaded.index.cut_to(number).is_some() {
+            // Its directory was at the end. It is reported once it is known what needs what is gone.
+            self.damage().lacks_bases |= frames.iter().any(|frame| frame.depth > 0);
+            return if read { self.magic(pack.id, &object) } else { Ok(()) };
+        }
         match self.repository.files.read_directory(pack.id, pack.size) {
             Ok(summary) => {
                 self.compare(number, first, &frames, &summary, &object);

@@ -70,6 +70,8 @@ pub struct CheckReport {
     /// Packs that no index file lists, because a backup was interrupted or an index file is lost.
     /// The next backup lists them.
     pub unlisted_packs: u64,
+    /// Missing packs that nothing needs.
+    pub(crate) unneeded: Vec<FileId>,
 }
 
 impl CheckReport {

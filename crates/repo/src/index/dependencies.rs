@@ -3,11 +3,13 @@
 //! There may be more of them than fit into memory: a frame has up to as many bases as chunks. So pairs
 //! are sorted in temporary files and found by binary search.
 
+use std::ops::Range;
+
 use ibid_format::ChunkPrefix;
 use ibid_format::pack::FrameSummary;
 use ibid_format::run::ShortId;
 
-use super::frames::{Frame, Place};
+use super::frames::{Frame, Pack, Place};
 use super::loaded::LoadedIndex;
 use super::run::Sorter;
 use crate::scratch::{Array, Bits, Scratch};
@@ -163,7 +165,8 @@ impl Dependencies {
     }
 
     /// Reads the directories of all packs with delta frames. Also records the frames that need the chunks
-    /// in `wanted`. Packs whose directories can't be read, or contradict the index, are skipped.
+    /// in `wanted`. If a directory can't be read, the frames themselves are, where they can be. Packs whose
+    /// directories contradict the index are skipped.
     pub(crate) fn read(
         scratch: &Scratch,
         loaded: &LoadedIndex,
@@ -186,7 +189,10 @@ impl Dependencies {
             monitor.check_cancelled()?;
             let summary = match scratch.files.read_directory(pack.id, pack.size) {
                 Ok(summary) => summary,
-                Err(error) if error.is_fault() => continue,
+                Err(error) if error.is_fault() => {
+                    reading.add_from_frames(scratch, loaded, &pack, range)?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
@@ -316,6 +322,38 @@ impl Search<'_> {
 }
 
 impl Reading<'_> {
+    /// Adds the frames of a pack whose directory can't be read. Frames name their bases, but not their own
+    /// chunks.
+    fn add_from_frames(
+        &mut self,
+        scratch: &Scratch,
+        loaded: &LoadedIndex,
+        pack: &Pack,
+        frames: Range<u32>,
+    ) -> Result<()> {
+        for number in frames {
+            scratch.monitor.check_cancelled()?;
+            let frame = loaded.index.frame(number);
+            if frame.depth == 0 || loaded.index.is_cut_off(&frame) {
+                continue;
+            }
+            let bases = match scratch.files.read_bases(pack, frame.offset, frame.sealed) {
+                Ok(bases) => bases,
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            let summary = FrameSummary {
+                offset: frame.offset,
+                sealed: frame.sealed,
+                depth: frame.depth,
+                bases,
+                blobs: Vec::new(),
+            };
+            self.add(loaded, &summary, number, &mut None)?;
+        }
+        Ok(())
+    }
+
     fn add(&mut self, loaded: &LoadedIndex, frame: &FrameSummary, number: u32, wanted: &mut Wanted<'_>) -> Result<()> {
         // Most bases of a frame are in few other frames.
         let mut pushed: Vec<u32> = Vec::new();

@@ -50,6 +50,11 @@ impl Frame {
         }
     }
 
+    /// Returns the offset in its pack at which it ends, bytes.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.offset) + u64::from(self.sealed)
+    }
+
     /// Returns whether its pack is durable.
     pub(crate) fn is_stored(&self) -> bool {
         self.pack != Frame::UNSTORED.pack

@@ -3,7 +3,8 @@
 //! The packs are authoritative; index files only speed up finding them. A pack that no readable
 //! index file lists (the backup was killed, or the index file is damaged) is added from its
 //! directory. A listed pack that is missing is ignored: its chunks count as unknown, and so do
-//! those of its direct and indirect dependents. The next backup stores them again.
+//! those of its direct and indirect dependents. The next backup stores them again. Of a pack that is cut
+//! short, that holds for the frames beyond its end. A pack with bytes after its end is whole.
 //!
 //! Runs of the cache stand for most index files. The others are read into memory if they are few, and
 //! become a run if they are many, in the cache or else in a temporary file. So loading takes time for
@@ -22,12 +23,11 @@ use super::build::Building;
 use super::dependencies::{Dependencies, find_base};
 use super::frames::{Pack, Place};
 use super::id_map::IdMap;
-use super::loaded::{LoadedIndex, MissingPack, View};
+use super::loaded::{DamagedFile, LoadedIndex, LongerPack, MissingPack, View};
 use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
-use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::scratch::Scratch;
@@ -58,13 +58,20 @@ impl LoadedIndex {
                 Err(error) if sources.drop_run_at_fault(&error).is_some() => {
                     repository.monitor.warn(Warning::Cache { error });
                 }
-                loaded => return loaded,
+                Err(error) => return Err(error),
+                Ok(Some(loaded)) => return Ok(loaded),
+                // Outdated runs of the cache are made again.
+                Ok(None) => {}
             }
         }
-        LoadedIndex::of(repository, &mut Sources::list(repository, false)?, &view)
+        let mut sources = Sources::list(repository, false)?;
+        sources.runs_may_be_outdated = false;
+        let loaded = LoadedIndex::of(repository, &mut sources, &view)?;
+        Ok(loaded.expect("its runs stay"))
     }
 
-    fn of(repository: &Repository, sources: &mut Sources, view: &View) -> Result<LoadedIndex> {
+    /// Loads the index from these sources; none if they have to be listed again.
+    fn of(repository: &Repository, sources: &mut Sources, view: &View) -> Result<Option<LoadedIndex>> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let scratch = repository.scratch();
         sources.build_if_many(repository, &scratch)?;
@@ -74,7 +81,7 @@ impl LoadedIndex {
             match files.read_index(id) {
                 Ok(file) if sources.state.trusts(id, file.epoch()) => read.push((id, file)),
                 Ok(_) => sources.untrusted.push(id),
-                Err(error) => sources.note_damage(id, error, monitor)?,
+                Err(error) => sources.note_damage(id, error, &scratch)?,
             }
         }
         let state = sources.state.clone();
@@ -82,15 +89,19 @@ impl LoadedIndex {
         let is_out = |pack: FileId| state.is_doomed(pack) || condemned.binary_search(&pack).is_ok();
         let mut stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
         stored.unlisted.retain(|(id, _)| !is_out(*id));
+        if !stored.differing.is_empty() && sources.drop_outdated_runs() {
+            return Ok(None);
+        }
         let mut unlisted = Unlisted::default();
         unlisted.read_if_many(sources, &stored.unlisted, &scratch)?;
         let trusted = sources.trusted();
         let mut loading = Loading {
             stored: stored.of_files,
             loaded: LoadedIndex {
-                index: Index::new(scratch, std::mem::take(&mut sources.runs)),
+                index: Index::new(scratch.clone(), std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
+                longer: unlisted.longer,
                 damaged: std::mem::take(&mut sources.damaged),
                 index_bytes: sources.index_bytes,
                 trusted,
@@ -99,24 +110,25 @@ impl LoadedIndex {
             },
             suspects: Vec::new(),
         };
-        for (number, missing) in stored.missing {
-            loading.miss(number, missing);
+        for (number, missing) in stored.differing {
+            loading.note(number, missing);
         }
         for (id, file) in read {
             if let Err(error) = loading.index_file(id, &file) {
-                note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, monitor)?;
+                note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, &scratch)?;
             }
         }
         let unlisted_are_many = unlisted.are_in_run;
         let mut unlisted = if unlisted_are_many { Vec::new() } else { stored.unlisted };
         unlisted.extend(loading.packs_of_ignored_files());
-        loading.unlisted_packs(&unlisted, files, monitor)?;
+        loading.unlisted_packs(&unlisted, &scratch)?;
         loading.leave_out(&condemned);
         loading.lose_suspects();
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.lose_dependents(&repository.scratch(), unlisted_are_many, monitor)?;
-        Ok(loaded)
+        loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
+        loaded.find_set_aside(&repository.files)?;
+        Ok(Some(loaded))
     }
 
     /// Finds the frames that can't be decoded because a pack is missing.
@@ -136,13 +148,19 @@ impl LoadedIndex {
     }
 }
 
-/// Records damage of one file, so that loading goes on without it. Any other error (no permission,
-/// cancellation) ends the operation.
-fn note_damage(damaged: &mut Vec<(Name, String)>, what: Name, error: Error, monitor: &Monitor) -> Result<()> {
-    if !error.is_fault() {
+/// Records damage of one file, so that loading goes on without it. Any other error (cancellation, no
+/// memory) ends the operation. So does a lack of permission, unless [all files are
+/// named](Files::names_denied): a backup must not store again what another user may read.
+fn note_damage(damaged: &mut Vec<DamagedFile>, name: Name, error: Error, scratch: &Scratch) -> Result<()> {
+    if !error.is_fault() || error.is_denied() && !scratch.files.names_denied {
         return Err(error);
     }
-    damaged.push((what, error.problem()));
+    let monitor = &scratch.monitor;
+    damaged.push(DamagedFile {
+        name,
+        problem: error.problem(),
+        is_of_content: error.is_of_content(),
+    });
     monitor.warn(Warning::Repository { error });
     Ok(())
 }
@@ -157,11 +175,14 @@ struct Sources {
     /// All index files.
     listed: HashSet<FileId>,
     index_bytes: u64,
-    damaged: Vec<(Name, String)>,
+    damaged: Vec<DamagedFile>,
     /// Index files that are not trusted.
     untrusted: Vec<FileId>,
     /// Whether an index file may have been merged into another since they were listed.
     may_vanish: bool,
+    /// Whether runs of the cache stand for index files that are gone. These may have been merged, or written
+    /// again without packs that are missing.
+    runs_may_be_outdated: bool,
 }
 
 impl Sources {
@@ -171,7 +192,7 @@ impl Sources {
         for id in &self.untrusted {
             files.remove(id);
         }
-        let damaged: HashSet<&Name> = self.damaged.iter().map(|(name, _)| name).collect();
+        let damaged: HashSet<&Name> = self.damaged.iter().map(|file| &file.name).collect();
         let mut files: Vec<FileId> = files.into_iter().collect();
         files.retain(|id| !damaged.contains(&name_in(folder::INDEX, *id)));
         files.sort_unstable();
@@ -179,10 +200,10 @@ impl Sources {
     }
 
     /// Records damage of an index file.
-    fn note_damage(&mut self, id: FileId, error: Error, monitor: &Monitor) -> Result<()> {
+    fn note_damage(&mut self, id: FileId, error: Error, scratch: &Scratch) -> Result<()> {
         match error {
             Error::Storage(error) if self.may_vanish && error.kind() == ErrorKind::NotFound => Err(error.into()),
-            error => note_damage(&mut self.damaged, name_in(folder::INDEX, id), error, monitor),
+            error => note_damage(&mut self.damaged, name_in(folder::INDEX, id), error, scratch),
         }
     }
 
@@ -216,15 +237,18 @@ impl Sources {
         });
         let runs: Vec<Arc<Run>> = runs.into_iter().map(Arc::new).collect();
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
+        let listed_ids: HashSet<FileId> = listed.iter().map(|(id, _)| *id).collect();
+        let runs_may_be_outdated = !covered.is_subset(&listed_ids);
         Ok(Sources {
-            damaged: state.damaged.clone(),
+            damaged: state.damaged.iter().map(DamagedFile::of_log).collect(),
             state,
             runs,
             index_bytes: listed.iter().map(|(_, size)| size).sum(),
-            listed: listed.iter().map(|(id, _)| *id).collect(),
+            listed: listed_ids,
             files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
             untrusted: Vec::new(),
             may_vanish,
+            runs_may_be_outdated,
         })
     }
 
@@ -234,6 +258,16 @@ impl Sources {
         let run = self.runs.remove(at);
         run.file().delete();
         Some(run)
+    }
+
+    /// Deletes the runs of the cache, which list packs that are missing, if the index files may do so no longer.
+    /// Returns whether there are any.
+    fn drop_outdated_runs(&self) -> bool {
+        if self.runs_may_be_outdated {
+            // All of them: one may say nothing because another stands for what its index file was merged from.
+            self.runs.iter().for_each(|run| run.file().delete());
+        }
+        self.runs_may_be_outdated
     }
 
     /// Makes a run of the index files that no run stands for, if they are many. Smaller runs become
@@ -290,7 +324,7 @@ impl Sources {
             return self.build_without(error, scratch, folder, stays, bytes);
         }
         for (id, error) in damaged {
-            self.note_damage(id, error, &scratch.monitor)?;
+            self.note_damage(id, error, scratch)?;
         }
         let run = match building.finish(|id| self.listed.contains(id)) {
             Ok(run) => run,
@@ -432,6 +466,8 @@ fn add_index_file(
 #[derive(Default)]
 struct Unlisted {
     packs: Vec<(FileId, u64)>,
+    /// Those with bytes after their ends.
+    longer: Vec<LongerPack>,
     /// Whether they are in a run now, those that can be read.
     are_in_run: bool,
 }
@@ -451,17 +487,13 @@ impl Unlisted {
         };
         for &(id, size) in unlisted {
             scratch.monitor.check_cancelled()?;
-            match scratch.files.read_directory(id, size) {
+            match scratch.files.find_directory(id, size) {
                 Ok(summary) => {
                     building.directory(&summary)?;
-                    self.packs.push((id, size));
+                    self.packs.push((id, summary.size));
+                    self.longer.extend(LongerPack::of(&summary, size));
                 }
-                Err(error) => note_damage(
-                    &mut sources.damaged,
-                    name_in(folder::PACKS, id),
-                    error,
-                    &scratch.monitor,
-                )?,
+                Err(error) => note_damage(&mut sources.damaged, name_in(folder::PACKS, id), error, scratch)?,
             }
         }
         self.are_in_run = true;
@@ -479,20 +511,27 @@ struct Loading {
 }
 
 impl Loading {
-    /// Notes that a listed pack is missing or has another size, if so.
+    /// Records if a listed pack is missing or has another size.
     fn meet(&mut self, number: u32, id: FileId, size: u64) {
         let found = self.stored.get(&id).copied();
         if found != Some(size) {
             let expected = size;
-            self.miss(number, MissingPack { id, expected, found });
+            let missing = MissingPack {
+                id,
+                expected,
+                found,
+                is_set_aside: false,
+            };
+            self.note(number, missing);
         }
     }
 
-    /// Notes that a listed pack is missing. That is no damage if it was doomed.
-    fn miss(&mut self, number: u32, missing: MissingPack) {
-        self.loaded.index.miss(number);
-        if !self.loaded.state.is_doomed(missing.id) {
-            self.loaded.missing.push(missing);
+    /// Notes that a listed pack is missing or has another size. That is no damage if it was doomed.
+    fn note(&mut self, number: u32, pack: MissingPack) {
+        if self.loaded.state.is_doomed(pack.id) {
+            self.loaded.index.miss(number);
+        } else {
+            self.loaded.meet(number, pack);
         }
     }
 
@@ -595,16 +634,17 @@ impl Loading {
     }
 
     /// Adds packs that no index file lists, from their own directories.
-    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], files: &Files, monitor: &Monitor) -> Result<()> {
+    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], scratch: &Scratch) -> Result<()> {
         for &(id, size) in unlisted {
-            monitor.check_cancelled()?;
-            match files.read_directory(id, size) {
+            scratch.monitor.check_cancelled()?;
+            match scratch.files.find_directory(id, size) {
                 Ok(summary) => {
                     self.unlisted_pack(&summary)?;
-                    self.loaded.unlisted.push((id, size));
+                    self.loaded.unlisted.push((id, summary.size));
+                    self.loaded.longer.extend(LongerPack::of(&summary, size));
                 }
                 Err(error) => {
-                    note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, monitor)?;
+                    note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, scratch)?;
                 }
             }
         }

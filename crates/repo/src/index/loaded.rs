@@ -1,5 +1,6 @@
 //! The loaded index, with the damage found while loading.
 
+use ibid_format::pack::PackSummary;
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
 
@@ -14,10 +15,12 @@ pub(crate) struct LoadedIndex {
     pub(crate) index: Index,
     /// Packs that no index file lists, with their sizes in bytes.
     pub(crate) unlisted: Vec<(FileId, u64)>,
-    /// Packs that an index file lists but that are missing or have another size.
+    /// Packs that an index file lists but that are missing, or cut short.
     pub(crate) missing: Vec<MissingPack>,
-    /// Unreadable index files, and packs with an unreadable directory, each with the problem.
-    pub(crate) damaged: Vec<(Name, String)>,
+    /// Packs with bytes after their ends. All that is in them can be read.
+    pub(crate) longer: Vec<LongerPack>,
+    /// Unreadable index files, and packs with an unreadable directory.
+    pub(crate) damaged: Vec<DamagedFile>,
     /// Bytes of index files.
     pub(crate) index_bytes: u64,
     /// The state of pruners.
@@ -54,20 +57,117 @@ impl View {
     }
 }
 
-/// A listed pack that is missing.
+/// Numbers of packs that are not whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostPacks {
+    pub(crate) missing: u64,
+    pub(crate) cut: u64,
+    pub(crate) unreadable: u64,
+}
+
+/// A file of the repository that can't be read.
+#[derive(Clone, Debug)]
+pub(crate) struct DamagedFile {
+    pub(crate) name: Name,
+    pub(crate) problem: String,
+    /// Whether its [bytes are damaged](crate::Error::is_of_content).
+    pub(crate) is_of_content: bool,
+}
+
+impl DamagedFile {
+    /// Returns an entry of the prune log that can't be read, with the problem. It is never replaced.
+    pub(super) fn of_log((name, problem): &(Name, String)) -> DamagedFile {
+        DamagedFile {
+            name: name.clone(),
+            problem: problem.clone(),
+            is_of_content: false,
+        }
+    }
+
+    /// Returns whether it is a pack.
+    pub(crate) fn is_pack(&self) -> bool {
+        self.name.is_in(folder::PACKS)
+    }
+}
+
+/// A listed pack that is missing, or whose end is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissingPack {
     pub(crate) id: FileId,
     pub(crate) expected: u64,
-    /// Its actual size in bytes, if it exists with another size.
+    /// Its actual size in bytes, if it exists: smaller than expected.
     pub(crate) found: Option<u64>,
+    /// Whether a repair has dealt with it: what could be salvaged is in other packs.
+    pub(crate) is_set_aside: bool,
+}
+
+/// A pack with bytes after its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongerPack {
+    pub(crate) id: FileId,
+    /// Bytes after its end.
+    pub(crate) excess: u64,
+}
+
+impl LongerPack {
+    /// Returns a pack whose file has `size` bytes, if that is more than its directory says.
+    pub(super) fn of(summary: &PackSummary, size: u64) -> Option<LongerPack> {
+        let excess = size.checked_sub(summary.size).filter(|excess| *excess > 0)?;
+        Some(LongerPack { id: summary.id, excess })
+    }
 }
 
 impl LoadedIndex {
+    /// Records that a listed pack is missing or has another size. What lies within the file can be read:
+    /// each frame has a seal of its own.
+    pub(super) fn meet(&mut self, number: u32, pack: MissingPack) {
+        match pack.found {
+            Some(found) if found > pack.expected => {
+                let excess = found - pack.expected;
+                return self.longer.push(LongerPack { id: pack.id, excess });
+            }
+            Some(found) => self.index.cut(number, found),
+            None => self.index.miss(number),
+        }
+        self.missing.push(pack);
+    }
+
+    /// Returns the numbers of packs that are missing, cut short, and unreadable. Those that a repair has
+    /// dealt with do not count.
+    pub(crate) fn lost_packs(&self) -> LostPacks {
+        let unreadable = self.damaged.iter().filter(|file| file.is_pack()).count();
+        let missing = self.missing.iter().filter(|pack| !pack.is_set_aside);
+        let cut = missing.clone().filter(|pack| pack.found.is_some()).count();
+        LostPacks {
+            missing: (missing.count() - cut) as u64,
+            cut: cut as u64,
+            unreadable: unreadable as u64,
+        }
+    }
+
+    /// Finds the missing packs that a repair has dealt with.
+    pub(super) fn find_set_aside(&mut self, files: &Files) -> Result<()> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let aside = crate::repair::packs_set_aside(files)?;
+        for pack in &mut self.missing {
+            pack.is_set_aside = pack.found.is_none() && aside.contains(&pack.id);
+        }
+        Ok(())
+    }
+
+    /// Returns the damaged index files that no pack needs any more once the unlisted ones are listed: not
+    /// those that a reader could not get, and none as long as some pack can't say itself what is in it.
+    pub(crate) fn replaceable_index_files(&self) -> impl Iterator<Item = &Name> {
+        let all_say = !self.damaged.iter().any(DamagedFile::is_pack);
+        let files = self.damaged.iter().filter(move |file| all_say && file.is_of_content);
+        files.map(|file| &file.name)
+    }
+
     /// Returns whether packs are missing, so that frames may lack their bases.
     pub(super) fn lacks_packs(&self) -> bool {
-        let is_pack = |(name, _): &(Name, String)| name.as_str().starts_with(folder::PACKS);
-        !self.missing.is_empty() || self.damaged.iter().any(is_pack)
+        !self.missing.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
     }
 
     /// Returns whether all frames of a stored pack can be decoded.

@@ -42,7 +42,10 @@ pub(crate) struct Index {
     /// The numbers of these packs.
     numbers: HashMap<FileId, u32>,
     missing: HashSet<u32>,
-    /// Frames that depend on chunks lost with a pack. Their chunks count as unknown.
+    /// Packs that are shorter than they were, with their sizes in bytes.
+    cut: HashMap<u32, u64>,
+    /// Frames beyond the end of a pack that is cut short, and frames that depend on chunks lost with a
+    /// pack. Their chunks count as unknown.
     lost: NumberSet,
     /// Chunks of stored packs that are in no run, and chunks that a backup adds.
     memory: MemoryIndex,
@@ -78,6 +81,7 @@ impl Index {
             packs: Vec::new(),
             numbers: HashMap::new(),
             missing: HashSet::new(),
+            cut: HashMap::new(),
             lost: NumberSet::default(),
             memory: MemoryIndex::new(),
             frames: Vec::new(),
@@ -152,6 +156,30 @@ impl Index {
         !self.missing.is_empty()
     }
 
+    /// Records that a pack is cut short, to `size` bytes. Chunks of the frames beyond its end count as
+    /// unknown; all of its chunks do if no frame is left.
+    pub(super) fn cut(&mut self, pack: u32, size: u64) {
+        let frames = self.frames_of(pack);
+        let is_whole = |number: &u32| self.frame(*number).end() <= size;
+        let whole = frames.clone().take_while(is_whole).count() as u32;
+        if whole == 0 {
+            return self.miss(pack);
+        }
+        self.cut.insert(pack, size);
+        self.lose(frames.skip(whole as usize));
+    }
+
+    /// Returns the size in bytes of a pack that is cut short and has frames left; `None` for any other
+    /// pack.
+    pub(crate) fn cut_to(&self, pack: u32) -> Option<u64> {
+        self.cut.get(&pack).copied()
+    }
+
+    /// Returns whether a stored frame is beyond the end of its pack, which is cut short.
+    pub(crate) fn is_cut_off(&self, frame: &Frame) -> bool {
+        self.cut_to(frame.pack).is_some_and(|size| frame.end() > size)
+    }
+
     /// Records that these frames can't be decoded. Their chunks count as unknown.
     pub(super) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
         for frame in frames {
@@ -159,7 +187,7 @@ impl Index {
         }
     }
 
-    /// Returns the frames that depend on chunks lost with a pack.
+    /// Returns the frames that are beyond the end of a pack, or depend on chunks lost with one.
     pub(crate) fn lost(&self) -> &NumberSet {
         &self.lost
     }
@@ -375,6 +403,21 @@ impl Index {
         self.get(id).is_some()
     }
 
+    /// Returns whether a chunk that is not known was stored once, and is lost with a pack or a part of one.
+    pub(crate) fn is_lost(&self, id: &ChunkId) -> bool {
+        if self.missing.is_empty() && self.lost.is_empty() {
+            return false;
+        }
+        let short = ShortId::of(id);
+        self.memory.get(id).is_some()
+            || self.in_moved((short, short), |_, _| true).is_some()
+            || self.runs.iter().any(|part| {
+                let mut found = false;
+                self.find_in_run(part, (short, short), |_, _| found = true);
+                found
+            })
+    }
+
     /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
         let short = ShortId::of(id);
@@ -588,12 +631,12 @@ impl Index {
             + (self.numbers.capacity() * size_of::<(FileId, u64)>()) as u64
     }
 
-    /// Calls `each` with all frames that were stored when the index was loaded, except those of missing
-    /// packs, and their numbers.
+    /// Calls `each` with all frames that were stored when the index was loaded, except those that are
+    /// missing with their packs or parts of these, and their numbers.
     pub(crate) fn each_frame(&self, mut each: impl FnMut(u32, Frame) -> Result<()>) -> Result<()> {
         for number in 0..self.stored_frames() {
             let frame = self.frame(number);
-            if frame.is_stored() && !self.is_missing(frame.pack) {
+            if frame.is_stored() && !self.is_missing(frame.pack) && !self.is_cut_off(&frame) {
                 each(number, frame)?;
             }
         }

@@ -19,7 +19,7 @@ const SIZE_BITS: u32 = 61;
 #[derive(Default)]
 pub(super) struct StoredPacks {
     /// Packs of runs that are missing or have another size, with their numbers in the index.
-    pub(super) missing: Vec<(u32, MissingPack)>,
+    pub(super) differing: Vec<(u32, MissingPack)>,
     /// Sizes of the packs that only index files list, bytes.
     pub(super) of_files: HashMap<FileId, u64>,
     /// Packs that neither lists, with their sizes in bytes.
@@ -73,8 +73,9 @@ impl StoredPacks {
                     id: id.file(),
                     expected,
                     found: size,
+                    is_set_aside: false,
                 };
-                found.missing.push((number, missing));
+                found.differing.push((number, missing));
             }
             before = Some(id);
         }

@@ -12,6 +12,7 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::content::{Content, Item};
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
+use ibid_storage::Name;
 
 use super::compress::Efforts;
 use super::gather::{Channels, Gather};
@@ -21,6 +22,7 @@ use super::large::{self, Large, LargePart};
 use super::read::{self, Event, Input, Outlets};
 use super::store::{self, Stored};
 use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, ToRead, Work};
+use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
 use crate::threads::spawn;
@@ -38,6 +40,9 @@ pub(crate) struct Built {
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
     let stored = Stored::new();
     stored.list_packs(job)?;
+    if !job.options.dry_run {
+        job.delete_replaced(job.loaded.replaceable_index_files());
+    }
     let efforts = Efforts::new();
     let end = std::thread::scope(|scope| {
         let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
@@ -165,6 +170,11 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
     if !job.options.dry_run && !is_left_to_the_next {
         let written = similar.save(&job.repository.files, &job.loaded)?;
         job.count(|tally| tally.written += written);
+    }
+    if !job.options.dry_run {
+        let damaged = similar.damaged.iter();
+        let names: Vec<Name> = damaged.map(|id| name_in(folder::SKETCHES, *id)).collect();
+        job.delete_replaced(&names);
     }
     Ok(())
 }

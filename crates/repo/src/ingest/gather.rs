@@ -78,6 +78,7 @@ impl<'j> Gather<'j> {
         if self.job.loaded.index.contains(id) {
             return Ok(());
         }
+        self.count_healed(id, bytes);
         push(self.job, &mut self.metadata, id, bytes)?;
         self.count(PackKind::Metadata, bytes)?;
         let full = self.job.repository.config.frame_size.min(METADATA_FRAME);
@@ -97,11 +98,13 @@ impl<'j> Gather<'j> {
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
+        let was_lost = self.count_healed(&span.id, bytes);
         if let Some(groups) = &mut self.groups {
             groups.prepare(job, bytes.len() as u64)?;
         }
         let group = match (&mut self.groups, sketch) {
-            (Some(groups), Some(sketch)) => {
+            // A lost chunk is stored without bases, so that all deltas against it find it again.
+            (Some(groups), Some(sketch)) if !was_lost => {
                 let group = groups.find(job, sketch, bytes.len() as u64, &mut self.tally.search);
                 job.learned
                     .sampling
@@ -151,6 +154,16 @@ impl<'j> Gather<'j> {
             self.send_group(group)?;
         }
         Ok(())
+    }
+
+    /// Counts a chunk that is about to be stored, if it was lost. Returns whether it was.
+    fn count_healed(&mut self, id: &ChunkId, bytes: &[u8]) -> bool {
+        let was_lost = self.job.loaded.index.is_lost(id);
+        if was_lost {
+            self.tally.healed_chunks += 1;
+            self.tally.healed_bytes += bytes.len() as u64;
+        }
+        was_lost
     }
 
     /// Counts a new chunk, and checks memory now and then.

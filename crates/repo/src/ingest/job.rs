@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ibid_format::tree::Time;
+use ibid_storage::{ErrorKind, Name};
 
 use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
 use super::sampling::Sampling;
 use super::summary::BackupSummary;
-use crate::index::LoadedIndex;
+use crate::index::{LoadedIndex, LostPacks};
 use crate::read::ChunkReader;
 use crate::source::{Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Warning, clock};
@@ -124,6 +125,39 @@ impl<'a> Job<'a> {
         if damaged.insert(frame) {
             self.count(|tally| tally.damaged_frames += 1);
             self.monitor.warn(Warning::Repository { error });
+        }
+    }
+
+    /// Reports the packs that are missing, cut short or unreadable, if there are any.
+    pub(crate) fn report_lost_packs(&self) {
+        let LostPacks {
+            missing,
+            cut,
+            unreadable,
+        } = self.loaded.lost_packs();
+        let lost = missing + cut + unreadable;
+        if lost > 0 {
+            self.count(|tally| tally.lost_packs = lost);
+            self.monitor.warn(Warning::LostPacks {
+                missing,
+                cut,
+                unreadable,
+            });
+        }
+    }
+
+    /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
+    /// next backup.
+    pub(crate) fn delete_replaced<'n>(&self, names: impl IntoIterator<Item = &'n Name>) {
+        for name in names {
+            match self.repository.files.storage.delete(name) {
+                Ok(()) => self.monitor.warn(Warning::Replaced {
+                    object: name.to_string(),
+                }),
+                // Another process has done so.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.monitor.warn(Warning::Repository { error: error.into() }),
+            }
         }
     }
 

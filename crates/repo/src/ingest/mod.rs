@@ -56,6 +56,7 @@ use ibid_format::snapshot::{LIST_MAX, Snapshot};
 use ibid_format::tree::Time;
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
+pub(crate) use store::{packs_of_one_index_file, unlisted_max};
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
@@ -190,6 +191,7 @@ impl Repository {
             .is_some_and(|parent| self.is_complete(parent.id, &loaded));
         let job = Job::new(self, options, loaded, filter, parent_is_complete);
         job.count(|tally| tally.counters.unreadable += unresolved);
+        job.report_lost_packs();
         let input = with_map(&job, input, origin.parent.as_ref())?;
         let parent = origin.parent.as_ref().map(|parent| &parent.snapshot);
         let built = build::run(&job, input, parent);

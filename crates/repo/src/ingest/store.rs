@@ -189,7 +189,7 @@ impl Stored {
 
 /// Returns how many of these packs go into one index file. Even with one pack per chunk, the file
 /// stays well below its size limit; writing it takes a few times its size in memory.
-fn packs_of_one_index_file(packs: &[PackSummary], most: usize) -> usize {
+pub(crate) fn packs_of_one_index_file(packs: &[PackSummary], most: usize) -> usize {
     let mut chunks = 0;
     let fits = |summary: &&PackSummary| {
         chunks += chunks_of(summary);
@@ -199,7 +199,7 @@ fn packs_of_one_index_file(packs: &[PackSummary], most: usize) -> usize {
 }
 
 /// Returns how many stored chunks may be in no index file, with this memory budget.
-fn unlisted_max(memory: u64) -> usize {
+pub(crate) fn unlisted_max(memory: u64) -> usize {
     (memory / BUDGET_A_CHUNK).min(UNLISTED_MAX as u64) as usize
 }
 

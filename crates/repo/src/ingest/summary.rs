@@ -35,6 +35,14 @@ pub struct BackupSummary {
     /// unless they are stored elsewhere too. This snapshot may depend on some of them: run a
     /// [`check`](crate::Repository::check).
     pub damaged_frames: u64,
+    /// Packs that were missing, cut short or unreadable when the backup began. The monitor was told. What
+    /// only they had is lost, unless this backup stored it again.
+    pub lost_packs: u64,
+    /// Chunks that were lost with such a pack, and that this backup stored again: every snapshot that needs
+    /// them has them again.
+    pub healed_chunks: u64,
+    /// Bytes of these.
+    pub healed_bytes: u64,
     /// Bytes of metadata (trees and lists of chunks) among the counters' `new_bytes`.
     pub new_metadata_bytes: u64,
     /// New chunks stored without a base.
@@ -71,6 +79,9 @@ impl AddAssign for BackupSummary {
             holes,
             attributes_lost,
             damaged_frames,
+            lost_packs,
+            healed_chunks,
+            healed_bytes,
             new_metadata_bytes,
             whole,
             deltas,
@@ -88,6 +99,9 @@ impl AddAssign for BackupSummary {
         self.holes += holes;
         self.attributes_lost += attributes_lost;
         self.damaged_frames += damaged_frames;
+        self.lost_packs += lost_packs;
+        self.healed_chunks += healed_chunks;
+        self.healed_bytes += healed_bytes;
         self.new_metadata_bytes += new_metadata_bytes;
         self.whole += whole;
         self.deltas += deltas;

@@ -55,7 +55,13 @@ impl Plan {
         snapshots: &[SnapshotInfo],
         options: &PruneOptions,
     ) -> Result<Plan> {
-        let needed = needed_frames(repository, loaded, snapshots)?;
+        let mut needed = needed_frames(repository, loaded, snapshots)?;
+        if !loaded.missing.is_empty() {
+            // Frames that lack a base because of damage can be read again once it is stored again.
+            for frame in loaded.index.lost().iter() {
+                needed.insert(frame);
+            }
+        }
         let mut bases = bases(repository, loaded)?;
         let kept = with_bases(&needed, &mut bases)?;
         let mut uses: Vec<Use> = vec![Use::default(); loaded.index.pack_count() as usize];

@@ -71,6 +71,7 @@ impl Scratch {
                 storage: Arc::new(ibid_storage::Memory::new()),
                 keys: Keys::encrypted(FileId::random(), &MasterKey::random()),
                 copies: None,
+                names_denied: false,
             }),
             folder: folder.to_owned(),
             limits: IndexLimits::tiny(),

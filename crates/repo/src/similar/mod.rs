@@ -216,6 +216,8 @@ pub(crate) struct Similar {
     has_lost: bool,
     /// Chunks that the index holds, once it is full: new ones displace the oldest.
     held: Option<u32>,
+    /// Files of sketches whose bytes are damaged.
+    pub(crate) damaged: Vec<FileId>,
     /// Scratch memory for index hits of one sketch: a chunk, and one of its features.
     hits: Vec<(u32, u32)>,
     found: Vec<Match>,
@@ -240,6 +242,7 @@ impl Similar {
             was_refused: false,
             has_lost: false,
             held: None,
+            damaged: Vec::new(),
             hits: Vec::new(),
             found: Vec::new(),
         };

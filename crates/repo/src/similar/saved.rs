@@ -84,6 +84,7 @@ impl Similar {
             .map(|number| (frame(number).depth, u64::from(frame(number).blobs)));
         let mut similar = Similar::new(saved.chain(unsaved).chain(of_library), memory, thorough);
         similar.library = library;
+        similar.damaged = sources.damaged;
         if is_all_read && let Err(error) = similar.load_all(loaded) {
             repository.monitor.warn(Warning::Cache { error });
             similar.close_library();
@@ -251,6 +252,8 @@ pub(crate) fn refresh(repository: &Repository) -> Result<()> {
 struct Sources {
     runs: Vec<Arc<SketchRun>>,
     saved: Vec<Sketches>,
+    /// Files whose bytes are damaged.
+    damaged: Vec<FileId>,
 }
 
 impl Sources {
@@ -265,6 +268,7 @@ impl Sources {
                 None => Vec::new(),
             },
             saved: Vec::new(),
+            damaged: Vec::new(),
         };
         let covered: HashSet<FileId> = sources.runs.iter().flat_map(|run| run.covers()).copied().collect();
         let uncovered: Vec<_> = listed.iter().filter(|(id, _)| !covered.contains(id)).copied().collect();
@@ -281,9 +285,25 @@ impl Sources {
         }
         for (id, _) in uncovered {
             monitor.check_cancelled()?;
-            sources.saved.extend(read_if_intact(repository, id)?);
+            let read = sources.read_if_intact(repository, id)?;
+            sources.saved.extend(read);
         }
         Ok(sources)
+    }
+
+    /// Reads a file of sketches. Goes on without a damaged one, which the monitor is told of.
+    fn read_if_intact(&mut self, repository: &Repository, id: FileId) -> Result<Option<Sketches>> {
+        match read(&repository.files, id) {
+            Ok(sketches) => Ok(Some(sketches)),
+            Err(error) if error.is_damage() => {
+                if error.is_of_content() && !self.damaged.contains(&id) {
+                    self.damaged.push(id);
+                }
+                repository.monitor.warn(Warning::Repository { error });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes a run of these sketch files. A run that can't be read is deleted, and its sketch files are read
@@ -337,7 +357,7 @@ impl Sources {
         }
         for (id, _) in files {
             repository.monitor.check_cancelled()?;
-            if let Some(sketches) = read_if_intact(repository, *id)? {
+            if let Some(sketches) = self.read_if_intact(repository, *id)? {
                 writer.add(*id, sketches)?;
             }
         }
@@ -348,18 +368,6 @@ impl Sources {
         }
         self.runs.push(Arc::new(run));
         Ok(())
-    }
-}
-
-/// Reads a file of sketches. Goes on without a damaged one, which the monitor is told of.
-fn read_if_intact(repository: &Repository, id: FileId) -> Result<Option<Sketches>> {
-    match read(&repository.files, id) {
-        Ok(sketches) => Ok(Some(sketches)),
-        Err(error) if error.is_damage() => {
-            repository.monitor.warn(Warning::Repository { error });
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -381,7 +389,7 @@ pub(super) fn find_frame(loaded: &LoadedIndex, pack: FileId, offset: u32) -> Opt
         let middle = range.start + (range.end - range.start) / 2;
         match loaded.index.frame(middle).offset.cmp(&offset) {
             Ordering::Less => range.start = middle + 1,
-            Ordering::Equal => return Some(middle),
+            Ordering::Equal => return (!loaded.index.lost().contains(middle)).then_some(middle),
             Ordering::Greater => range.end = middle,
         }
     }

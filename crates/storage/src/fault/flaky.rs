@@ -53,6 +53,15 @@ pub enum Damage {
     Hide,
     /// There, but the medium cannot read it.
     Unreadable,
+    /// There, but permission to read it is denied.
+    Denied,
+}
+
+impl Damage {
+    /// Returns whether the object is as it was, but can't be read.
+    fn is_closed(&self) -> bool {
+        matches!(self, Damage::Unreadable | Damage::Denied)
+    }
 }
 
 /// Counts of calls, failed ones included, and of the bytes of those that succeeded.
@@ -210,11 +219,11 @@ impl<S: Storage> Flaky<S> {
             }
             Damage::ReadFrom(other) => whole(&other),
             Damage::Replace(bytes) => Ok(bytes),
-            Damage::Hide | Damage::Unreadable => {
-                let kind = if damage == Damage::Hide {
-                    ErrorKind::NotFound
-                } else {
-                    ErrorKind::Io
+            Damage::Hide | Damage::Unreadable | Damage::Denied => {
+                let kind = match damage {
+                    Damage::Hide => ErrorKind::NotFound,
+                    Damage::Denied => ErrorKind::PermissionDenied,
+                    _ => ErrorKind::Io,
                 };
                 Err(Error::new(kind, operation, Some(name), self.inner.location()))
             }
@@ -300,7 +309,8 @@ impl<S: Storage> Storage for Flaky<S> {
 
     fn size(&self, name: &Name) -> Result<u64, Error> {
         self.call(Operation::Size, Some(name), || match self.damage_of(name) {
-            None | Some(Damage::Unreadable) => self.inner.size(name),
+            None => self.inner.size(name),
+            Some(damage) if damage.is_closed() => self.inner.size(name),
             Some(damage) => Ok(self.show(Operation::Size, name, damage)?.len() as u64),
         })
     }
@@ -312,7 +322,7 @@ impl<S: Storage> Storage for Flaky<S> {
                 shown.insert(name, size);
             })?;
             let damages = self.state().damages.clone();
-            let seen = |(name, damage): &(Name, Damage)| name.is_in(folder) && *damage != Damage::Unreadable;
+            let seen = |(name, damage): &(Name, Damage)| name.is_in(folder) && !damage.is_closed();
             for (name, damage) in damages.into_iter().filter(seen) {
                 match self.show(Operation::List, &name, damage) {
                     Ok(bytes) => shown.insert(name, bytes.len() as u64),

@@ -1,0 +1,238 @@
+//! Stores the frames of damaged packs that still open in new packs, byte for byte, and lists these.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ibid_format::frame::{self, Blob};
+use ibid_format::pack::{FrameSummary, PackBuilder, PackKind, PackSummary};
+use ibid_format::{ChunkId, FileId, index as index_file};
+
+use super::Repairing;
+use super::examine::DamagedPack;
+use crate::index::Frame;
+use crate::ingest::{packs_of_one_index_file, unlisted_max};
+use crate::layout::{folder, name_in};
+use crate::{Error, Result};
+
+/// Ids of a frame's chunks by their slots, for frames by their positions in a pack.
+type Ids = HashMap<FileId, HashMap<u32, BTreeMap<u16, ChunkId>>>;
+
+/// New packs being filled.
+#[derive(Default)]
+pub(super) struct Salvage {
+    open: [Option<PackBuilder>; 2],
+    /// Packs that are durable, or would be, and that no index file lists yet.
+    unlisted: Vec<PackSummary>,
+    chunks: usize,
+}
+
+impl Repairing<'_> {
+    /// Stores all frames of these packs that open in new packs, and lists these in index files. Returns the
+    /// packs of which no frame that opens is left out.
+    pub(super) fn salvage(&mut self, damaged: Vec<DamagedPack>) -> Result<Vec<DamagedPack>> {
+        let ids = self.ids_from_index(&damaged)?;
+        let mut salvage = Salvage::default();
+        let mut salvaged = Vec::new();
+        for pack in damaged {
+            self.monitor.check_cancelled()?;
+            match self.summaries(&pack, &ids)? {
+                Some(frames) => {
+                    for summary in &frames {
+                        self.salvage_frame(&mut salvage, &pack, summary)?;
+                    }
+                    salvaged.push(pack);
+                }
+                None => {
+                    let problem = format!("{}; no index file says what else is in it", pack.problem);
+                    self.leave(name_in(folder::PACKS, pack.pack.id), problem);
+                }
+            }
+        }
+        let open = std::mem::take(&mut salvage.open);
+        for pack in open.into_iter().flatten() {
+            self.store(&mut salvage, pack)?;
+        }
+        self.list_unlisted(&mut salvage)?;
+        self.write_index(&mut salvage)?;
+        Ok(salvaged)
+    }
+
+    /// Returns the summaries of a pack's frames that open, as a directory has them; none if it is not known
+    /// which chunks are in one of them.
+    fn summaries(&self, pack: &DamagedPack, ids: &Ids) -> Result<Option<Vec<FrameSummary>>> {
+        let mut summaries = Vec::new();
+        for ((frame, opens), at) in pack.frames.iter().zip(0..) {
+            if !opens {
+                continue;
+            }
+            let summary = match &pack.summary {
+                Some(summary) => summary.frames.get(at as usize).cloned(),
+                None => {
+                    let known = ids.get(&pack.pack.id).and_then(|frames| frames.get(&at));
+                    known.map(|ids| self.summary(pack, frame, ids)).transpose()?.flatten()
+                }
+            };
+            match summary {
+                Some(summary) => summaries.push(summary),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(summaries))
+    }
+
+    /// Returns the summary of a frame whose chunks have these ids; none if it has more chunks, or others.
+    fn summary(&self, pack: &DamagedPack, frame: &Frame, ids: &BTreeMap<u16, ChunkId>) -> Result<Option<FrameSummary>> {
+        let plaintext = self.plaintext(pack, frame.offset, frame.sealed)?;
+        let damaged = || Error::damaged(name_in(folder::PACKS, pack.pack.id));
+        let lengths = frame::lengths(&plaintext).map_err(damaged())?;
+        if !ids.keys().copied().eq((0..=u16::MAX).take(lengths.len())) {
+            return Ok(None);
+        }
+        let blobs = ids.values().zip(lengths);
+        let blobs = blobs.map(|(&id, length)| Blob { id, length }).collect();
+        let mut bases = Vec::new();
+        let mut met = HashSet::new();
+        for piece in frame::pieces(&plaintext).map_err(damaged())? {
+            if met.insert(piece.base) {
+                bases.push(piece.base);
+            }
+        }
+        Ok(Some(FrameSummary {
+            offset: frame.offset,
+            sealed: frame.sealed,
+            depth: frame.depth,
+            bases,
+            blobs,
+        }))
+    }
+
+    /// Adds a frame to a new pack.
+    fn salvage_frame(&mut self, salvage: &mut Salvage, pack: &DamagedPack, summary: &FrameSummary) -> Result<()> {
+        self.report.salvaged_frames += 1;
+        self.report.salvaged_bytes += u64::from(summary.sealed);
+        if self.options.dry_run {
+            return Ok(());
+        }
+        let plaintext = self.plaintext(pack, summary.offset, summary.sealed)?;
+        let keys = &self.repository.files.keys;
+        let kind = pack.pack.kind;
+        let slot = &mut salvage.open[usize::from(kind == PackKind::Metadata)];
+        let open = slot.get_or_insert_with(|| PackBuilder::new(keys, FileId::random(), kind));
+        open.add(&plaintext, &summary.blobs, summary.depth, &summary.bases);
+        match slot.take_if(|open| open.is_full(self.repository.config.pack_size)) {
+            Some(full) => self.store(salvage, full),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the plaintext of a frame that opens.
+    fn plaintext(&self, pack: &DamagedPack, offset: u32, length: u32) -> Result<Vec<u8>> {
+        let mut sealed = vec![0; length as usize];
+        let (opened, _) = self.repository.files.read_frame(&pack.pack, offset, &mut sealed)?;
+        let plain = opened.map_err(Error::damaged(name_in(folder::PACKS, pack.pack.id)))?;
+        sealed.truncate(plain.end);
+        sealed.drain(..plain.start);
+        Ok(sealed)
+    }
+
+    /// Stores a new pack.
+    fn store(&mut self, salvage: &mut Salvage, pack: PackBuilder) -> Result<()> {
+        let (bytes, summary) = pack.finish();
+        let name = name_in(folder::PACKS, summary.id);
+        self.repository.files.storage.put(&name, &[&bytes])?;
+        self.report.written += bytes.len() as u64;
+        self.add_unlisted(salvage, summary)
+    }
+
+    /// Adds the packs that no index file lists.
+    fn list_unlisted(&mut self, salvage: &mut Salvage) -> Result<()> {
+        let loaded = self.loaded.clone();
+        for &(id, size) in &loaded.unlisted {
+            self.monitor.check_cancelled()?;
+            // An index file lists only frames whose bases are there.
+            if !loaded.is_whole(id) {
+                continue;
+            }
+            match self.repository.files.read_directory(id, size) {
+                Ok(summary) => {
+                    self.report.listed_packs += 1;
+                    self.add_unlisted(salvage, summary)?;
+                }
+                // It could be read a moment ago. The next repair reports it.
+                Err(error) if error.is_fault() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_unlisted(&mut self, salvage: &mut Salvage, summary: PackSummary) -> Result<()> {
+        salvage.chunks += summary.frames.iter().map(|frame| frame.blobs.len()).sum::<usize>();
+        salvage.unlisted.push(summary);
+        match salvage.chunks >= unlisted_max(self.repository.memory) {
+            true => self.write_index(salvage),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes index files for the packs that are not listed yet.
+    fn write_index(&mut self, salvage: &mut Salvage) -> Result<()> {
+        let unlisted = std::mem::take(&mut salvage.unlisted);
+        salvage.chunks = 0;
+        let mut rest = unlisted.as_slice();
+        while !rest.is_empty() && !self.options.dry_run {
+            let count = packs_of_one_index_file(rest, unlisted_max(self.repository.memory));
+            let id = FileId::random();
+            let bytes = index_file::encode(
+                &self.repository.files.keys,
+                id,
+                self.loaded.state.number,
+                &rest[..count],
+            );
+            let bytes = bytes.map_err(Error::damaged("the new index"))?;
+            self.repository
+                .files
+                .storage
+                .put(&name_in(folder::INDEX, id), &[&bytes])?;
+            self.report.written += bytes.len() as u64;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Returns the ids of the chunks in packs whose directories can't be read, from the index files.
+    fn ids_from_index(&self, damaged: &[DamagedPack]) -> Result<Ids> {
+        let silent = damaged.iter().filter(|pack| pack.summary.is_none());
+        let mut wanted: HashSet<FileId> = silent.map(|pack| pack.pack.id).collect();
+        let mut found = Ids::new();
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        for (id, _) in self.repository.files.list(folder::INDEX)? {
+            self.monitor.check_cancelled()?;
+            let file = match self.repository.files.read_index(id) {
+                Ok(file) => file,
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            let packs: Vec<_> = file.packs().collect();
+            // Each pack as the first file has it that lists it.
+            let here: HashSet<FileId> = packs
+                .iter()
+                .map(|pack| pack.id)
+                .filter(|id| wanted.remove(id))
+                .collect();
+            for entry in file.entries().filter(|_| !here.is_empty()) {
+                let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
+                let Some(pack) = at.checked_sub(1).map(|at| &packs[at]) else {
+                    continue;
+                };
+                if here.contains(&pack.id) {
+                    let frame = found.entry(pack.id).or_default();
+                    let frame = frame.entry(entry.frame - pack.first_frame).or_default();
+                    frame.insert(entry.slot, entry.id);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
