@@ -34,6 +34,24 @@ pub enum Error {
     /// next one uses what is still there.
     #[error("a prune has ended this backup, because it did not end for so long")]
     SessionEnded,
+    /// A span of time can't be read.
+    #[error("{text:?} is no span of time: write it as 1y2m3w4d5h, with any of these parts")]
+    BadSpan {
+        /// What was given.
+        text: String,
+    },
+    /// No forgotten snapshot has this name.
+    #[error("there is no forgotten snapshot {wanted:?}: it was never forgotten, or a prune has freed it")]
+    NotForgotten {
+        /// The beginning of the id that was given.
+        wanted: String,
+    },
+    /// A forgotten snapshot can't come back, because a prune has begun to free what it needs.
+    #[error("snapshot {id} can't come back: a prune has begun to free what it needs")]
+    PartlyFreed {
+        /// Its id.
+        id: FileId,
+    },
     /// Other prunes were faster, again and again. Try again later.
     #[error("other prunes of this repository were faster, again and again")]
     PruneBusy,

@@ -63,6 +63,7 @@ pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
 pub use error::{BaseFault, Error, Result};
+pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};
 pub use ibid_format::session::{Process, Session};
 pub use ibid_format::slot::{Argon2Cost, Note as KeyNote};

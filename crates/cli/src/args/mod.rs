@@ -9,6 +9,7 @@ mod password;
 mod records;
 mod restore;
 mod select;
+mod upkeep;
 mod value;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub(crate) use records::{
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
+pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
 
 const AFTER_HELP: &str = "\
 Snapshots:
@@ -146,6 +148,12 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show how much is stored and how much was saved
     Stats(StatsArgs),
+    /// Forget snapshots, by name or by rules
+    Forget(ForgetArgs),
+    /// Free what no snapshot needs
+    Prune(PruneArgs),
+    /// List backups that are running, or were killed
+    Sessions(SessionsArgs),
     /// Check the repository for damage
     Check(CheckArgs),
     /// Show or delete the local cache of the repository

@@ -109,7 +109,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .tags(tags.collect::<Vec<_>>())
         .host(args.host)
         .time(args.time)
-        .program(concat!("ibid ", env!("CARGO_PKG_VERSION")))
+        .program(super::PROGRAM)
         .force(args.force)
         .parent(args.parent)
         .verify_unchanged(args.verify_unchanged.unwrap_or(0.0))

@@ -6,6 +6,7 @@ mod check;
 mod diff;
 mod dump;
 mod find;
+mod forget;
 mod generate;
 mod init;
 mod key;
@@ -14,8 +15,10 @@ mod ls;
 mod open;
 mod password;
 mod producer;
+mod prune;
 mod records;
 mod restore;
+mod sessions;
 mod snapshots;
 mod stats;
 mod watch;
@@ -29,6 +32,9 @@ pub(crate) use password::from_file as password_from_file;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
+
+/// The name and version of this program, as snapshots record it.
+pub(crate) const PROGRAM: &str = concat!("ibid ", env!("CARGO_PKG_VERSION"));
 
 /// Runs the command line, and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -73,6 +79,9 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Dump(args) => dump::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
+        Command::Forget(args) => forget::run(context, &args),
+        Command::Prune(args) => prune::run(context, &args),
+        Command::Sessions(_) => sessions::run(context),
         Command::Check(args) => check::run(context, &args),
         Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),

@@ -175,6 +175,14 @@ impl Opened {
             .find_snapshot_with(name, &filter(select)?, passed_over)?)
     }
 
+    /// Returns all selected snapshots, oldest first. One that can't be read is an error: it might be any.
+    pub(crate) fn snapshots_strictly(&self, select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
+        let filter = filter(select)?;
+        let mut snapshots = self.repository.snapshots()?;
+        snapshots.retain(|info| filter.matches(&info.snapshot));
+        Ok(snapshots)
+    }
+
     /// Returns all selected snapshots, oldest first. Names those that cannot be read, and goes on.
     pub(crate) fn snapshots(&self, select: &SelectArgs) -> Result<(Vec<SnapshotInfo>, Outcome)> {
         let filter = filter(select)?;

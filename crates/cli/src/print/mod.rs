@@ -19,6 +19,7 @@ mod stats;
 mod talk;
 mod time;
 mod tree;
+mod upkeep;
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -44,11 +45,12 @@ use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use talk::{
-    Verb, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
+    Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
     records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
+pub(crate) use upkeep::{Forgotten, forgotten, prune_estimate, pruned, remembered, sessions};
 
 /// The repository of a JSON document.
 #[derive(Clone, Copy, Debug)]

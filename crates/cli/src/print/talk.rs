@@ -72,6 +72,15 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
         Warning::Replaced { object } => line(&format!(
             "note: {object} was damaged. What it said is in a new file, and it was deleted"
         )),
+        Warning::FromTheFuture { snapshot, time } => line(&format!(
+            "warning: snapshot {snapshot} is dated {}, later than now. It is not taken as the parent: the clock of \
+             this machine was wrong then, or is now",
+            super::local_time(*time)
+        )),
+        Warning::BackupBeginsAgain => line(
+            "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
+             what is stored already",
+        ),
         Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // A warning that this version of the program does not know.
         other => line(&format!("warning: {other:?}")),
@@ -191,6 +200,13 @@ pub(crate) fn swept(files: u64, bytes: u64) {
         counted(files, "unfinished file", "unfinished files"),
         size(bytes)
     ));
+}
+
+/// Asks a question, to be answered on the same line.
+pub(crate) fn ask(question: &str) {
+    use std::io::Write;
+    let mut err = std::io::stderr();
+    let _ = err.write_all(question.as_bytes()).and_then(|()| err.flush());
 }
 
 /// Returns the question for a password.

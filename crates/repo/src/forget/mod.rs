@@ -1,15 +1,29 @@
-//! Forgetting snapshots, and taking that back.
+//! Forgetting snapshots, by a policy too, and taking that back.
+
+mod policy;
 
 use ibid_format::FileId;
-use ibid_format::snapshot;
+use ibid_format::snapshot::{self, Snapshot};
 use ibid_storage::ErrorKind;
+pub use policy::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
 
+use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
-use crate::{Repository, Result};
+use crate::prune::PruneState;
+use crate::session::{OpenSession, SessionEnd};
+use crate::tree::Reach;
+use crate::{Error, Repository, Result, SnapshotInfo};
+
+impl PolicyGroup {
+    /// Returns the ids of the snapshots of all groups that are forgotten.
+    pub fn ids_forgotten(groups: &[PolicyGroup]) -> Vec<FileId> {
+        policy::forgotten(groups)
+    }
+}
 
 impl Repository {
     /// Forgets snapshots: they are no longer listed, and the next [`prune`](Repository::prune) frees what only
-    /// they need. Until then they can come back.
+    /// they need. Until then [`remember`](Repository::remember) brings them back.
     ///
     /// # Errors
     /// Errors of the storage. Snapshots before the one at fault are forgotten.
@@ -26,14 +40,110 @@ impl Repository {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
                 _ => {}
             }
-            match self.files.storage.delete(&name) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
+            self.delete_if_there(&name)?;
             if let Some(copies) = &self.files.copies {
                 copies.remove(folder::SNAPSHOTS, id);
             }
         }
         Ok(())
+    }
+
+    /// Returns the snapshots that were forgotten and that no prune has freed yet, oldest first. Those that
+    /// can't be read are left out.
+    ///
+    /// # Errors
+    /// Errors of the storage when it can't be reached.
+    pub fn forgotten(&self) -> Result<Vec<SnapshotInfo>> {
+        let mut found = Vec::new();
+        for (id, file_size) in self.files.list(folder::FORGOTTEN)? {
+            match self.read_forgotten(id) {
+                Ok(Some(snapshot)) => found.push(SnapshotInfo {
+                    id,
+                    file_size,
+                    snapshot,
+                }),
+                Ok(None) => {}
+                Err(error) if error.is_fault() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_by_key(|info| (info.snapshot.sequence, info.snapshot.time, info.id));
+        Ok(found)
+    }
+
+    fn read_forgotten(&self, id: FileId) -> Result<Option<Snapshot>> {
+        let name = name_in(folder::FORGOTTEN, id);
+        let mut bytes = self.files.storage.get(&name, snapshot::LIMIT)?;
+        Snapshot::open(&self.files.keys, id, &mut bytes).map_err(Error::damaged(name))
+    }
+
+    /// Brings back a forgotten snapshot, under a new id, which is returned. All that it needs must still be
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::NotForgotten`]; [`Error::PartlyFreed`] if a prune has begun to free what it needs;
+    /// [`Error::SessionEnded`]; damage; errors of the storage.
+    pub fn remember(&self, forgotten: FileId, program: &str) -> Result<FileId> {
+        let snapshot = match self.read_forgotten(forgotten) {
+            Ok(Some(snapshot)) => snapshot,
+            Err(Error::Storage(error)) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            Ok(None) | Err(Error::Storage(_)) => {
+                let wanted = forgotten.to_string();
+                return Err(Error::NotForgotten { wanted });
+            }
+            Err(error) => return Err(error),
+        };
+        let again = Snapshot {
+            original: Some(snapshot.original.unwrap_or(forgotten)),
+            ..snapshot
+        };
+        let id = self.put_again(&again, "forget --undo", program, || Error::PartlyFreed { id: forgotten })?;
+        self.delete_if_there(&name_in(folder::FORGOTTEN, forgotten))?;
+        Ok(id)
+    }
+
+    /// Stores a snapshot of which everything is stored already, in a session of its own. Returns its id.
+    /// `lacking` is the error if something is not, or is about to be deleted.
+    pub(crate) fn put_again(
+        &self,
+        snapshot: &Snapshot,
+        action: &str,
+        program: &str,
+        lacking: impl Fn() -> Error,
+    ) -> Result<FileId> {
+        let mut session = OpenSession::begin(&self.files, action, program, &snapshot.paths)?;
+        let stored = self.put_if_complete(&mut session, snapshot, lacking);
+        let id = session.id;
+        let ended = session.end(&self.files);
+        stored?;
+        ended?;
+        Ok(id)
+    }
+
+    fn put_if_complete(
+        &self,
+        session: &mut OpenSession,
+        snapshot: &Snapshot,
+        lacking: impl Fn() -> Error,
+    ) -> Result<()> {
+        PruneState::read(&self.files)?.settled(&self.files)?;
+        self.refresh();
+        let loaded = LoadedIndex::load(self, View::Writer)?;
+        loaded.settle(&self.files)?;
+        let reader = self.tree_reader()?;
+        let visited = Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _| {
+            match loaded.index.get_stored(id) {
+                Some(_) => Ok(()),
+                None => Err(Error::ChunkMissing { id: *id }),
+            }
+        });
+        match visited {
+            Err(Error::ChunkMissing { .. }) => return Err(lacking()),
+            visited => visited?,
+        }
+        match session.put(&self.files, snapshot)? {
+            SessionEnd::Stored(_) => Ok(()),
+            SessionEnd::Void => Err(Error::SessionEnded),
+        }
     }
 }

@@ -60,7 +60,7 @@ impl Repository {
     }
 
     /// Deletes a file unless it is gone already.
-    pub(super) fn delete_if_there(&self, name: &Name) -> Result<()> {
+    pub(crate) fn delete_if_there(&self, name: &Name) -> Result<()> {
         match self.files.storage.delete(name) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),

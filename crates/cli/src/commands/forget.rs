@@ -1,0 +1,145 @@
+//! `ibid forget`.
+
+use std::io::{BufRead, IsTerminal};
+
+use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup, SnapshotInfo};
+
+use super::open::{Context, Opened};
+use super::{PROGRAM, prune};
+use crate::args::{ForgetArgs, GroupName, RuleArgs};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Forgotten};
+
+pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
+    let opened = context.open()?;
+    if args.undo {
+        return undo(context, &opened, args);
+    }
+    let policy = policy(&args.rules);
+    let groups = match (args.snapshots.as_slice(), policy.is_empty()) {
+        ([], true) => {
+            return Err(Failure::Usage(
+                "nothing to forget was named. Name snapshots, or give rules such as --keep-daily 7".to_owned(),
+            ));
+        }
+        ([], false) => {
+            // A snapshot that can't be read may be one that a rule keeps.
+            let all = opened.snapshots_strictly(&args.select)?;
+            policy.apply(all, group_by(&args.group_by))
+        }
+        (named, _) => named_groups(&opened, args, named)?,
+    };
+    let ids = PolicyGroup::ids_forgotten(&groups);
+    let by_rule = args.snapshots.is_empty();
+    if !args.dry_run && !args.yes && by_rule && groups.iter().any(PolicyGroup::loses_most) {
+        confirm(context, &groups, &ids)?;
+    }
+    if !args.dry_run {
+        opened.repository.forget(&ids)?;
+    }
+    let forgotten = Forgotten {
+        groups: &groups,
+        by_rule,
+        dry_run: args.dry_run,
+    };
+    let pruned = match args.prune && !args.dry_run {
+        true => Some(prune::prune(context, &opened, &prune::default_options())?),
+        false => None,
+    };
+    print::forgotten(&mut context.out, opened.about, &forgotten, pruned.as_ref())?;
+    Ok(Outcome::Done)
+}
+
+/// Returns the snapshots that were named, as one group of which nothing is kept.
+fn named_groups(opened: &Opened, args: &ForgetArgs, named: &[String]) -> Result<Vec<PolicyGroup>> {
+    let mut chosen: Vec<SnapshotInfo> = Vec::new();
+    for name in named {
+        let info = opened.snapshot(name, &args.select)?;
+        if chosen.iter().all(|other| other.id != info.id) {
+            chosen.push(info);
+        }
+    }
+    let one_group = GroupBy::default().host(false).paths(false);
+    Ok(KeepPolicy::default().apply(chosen, one_group))
+}
+
+fn policy(rules: &RuleArgs) -> KeepPolicy {
+    let tags = rules.keep_tag.iter();
+    let tags = tags.map(|list| list.split(',').map(|tag| tag.trim().to_owned()).collect());
+    KeepPolicy::default()
+        .last(rules.keep_last)
+        .hourly(rules.keep_hourly)
+        .daily(rules.keep_daily)
+        .weekly(rules.keep_weekly)
+        .monthly(rules.keep_monthly)
+        .yearly(rules.keep_yearly)
+        .within(rules.keep_within)
+        .tags(tags.collect())
+}
+
+fn group_by(names: &[GroupName]) -> GroupBy {
+    GroupBy::default()
+        .host(names.contains(&GroupName::Host))
+        .paths(names.contains(&GroupName::Paths))
+        .tags(names.contains(&GroupName::Tags))
+}
+
+/// Asks whether to forget most of a group.
+fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Result<()> {
+    let all: usize = groups.iter().map(|group| group.snapshots.len()).sum();
+    let what = format!("{} of {all} snapshots would be forgotten, more than half of a group", ids.len());
+    if context.global.json || !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "{what}. See them with --dry-run, and add --yes to forget them"
+        )));
+    }
+    print::ask(&format!("{what}. Forget them? [y/N] "));
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|source| Failure::local("read", "the terminal", source))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::Interrupted("nothing was forgotten".into())),
+    }
+}
+
+/// Brings back forgotten snapshots.
+fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Outcome> {
+    let mut forgotten = opened.repository.forgotten()?;
+    let filter = super::open::filter(&args.select)?;
+    forgotten.retain(|info| filter.matches(&info.snapshot));
+    if !args.snapshots.is_empty() {
+        for wanted in &args.snapshots {
+            let begins = |info: &SnapshotInfo| info.id.to_string().starts_with(&wanted.to_ascii_lowercase());
+            match forgotten.iter().filter(|info| begins(info)).count() {
+                0 => return Err(ibid_repo::Error::NotForgotten { wanted: wanted.clone() }.into()),
+                1 => {}
+                matches => {
+                    let wanted = wanted.clone();
+                    return Err(ibid_repo::Error::AmbiguousSnapshot { wanted, matches }.into());
+                }
+            }
+        }
+        let is_wanted = |id: &FileId| args.snapshots.iter().any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()));
+        forgotten.retain(|info| is_wanted(&info.id));
+    }
+    let (mut back, mut outcome) = (Vec::new(), Outcome::Done);
+    for info in forgotten {
+        let id = match args.dry_run {
+            true => Ok(info.id),
+            false => opened.repository.remember(info.id, PROGRAM),
+        };
+        match id {
+            Ok(id) => back.push((info, id)),
+            Err(error @ ibid_repo::Error::PartlyFreed { .. }) => {
+                outcome = Outcome::Partial;
+                print::failure(&error.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    print::remembered(&mut context.out, opened.about, &back)?;
+    Ok(outcome)
+}

@@ -1,0 +1,65 @@
+//! `ibid prune`.
+
+use ibid_repo::{FileId, PruneOptions, PruneSummary};
+
+use super::open::{Context, Opened};
+use super::watch::Watch;
+use crate::args::PruneArgs;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Verb};
+
+pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
+    let opened = context.open()?;
+    let mut options = PruneOptions::default()
+        .max_unused(args.limits.max_unused)
+        .max_repack(args.limits.max_repack)
+        .patience(args.limits.patience);
+    if args.dry_run {
+        let watch = Watch::start(Verb::Look, context.global.quiet)?;
+        let estimate = opened.repository.watched_by(&watch.monitor).prune_estimate(&options)?;
+        watch.finish();
+        print::prune_estimate(&mut context.out, opened.about, &estimate)?;
+        return Ok(Outcome::Done);
+    }
+    options = options.give_up_on(given_up(&opened, &args.give_up_on)?);
+    let summary = prune(context, &opened, &options)?;
+    print::pruned(&mut context.out, opened.about, &summary)?;
+    Ok(Outcome::Done)
+}
+
+/// Returns how `forget --prune` prunes.
+pub(crate) fn default_options() -> PruneOptions {
+    PruneOptions::default()
+}
+
+/// Prunes, with progress.
+pub(crate) fn prune(context: &Context, opened: &Opened, options: &PruneOptions) -> Result<PruneSummary> {
+    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    let summary = opened.repository.watched_by(&watch.monitor).prune(options);
+    watch.finish();
+    summary.map_err(Failure::if_interrupted("the next prune goes on from there"))
+}
+
+/// Returns the sessions whose ids begin so.
+fn given_up(opened: &Opened, wanted: &[String]) -> Result<Vec<FileId>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut damaged = Vec::new();
+    let sessions = opened.repository.sessions(|id, _| damaged.push(id))?;
+    let ids: Vec<FileId> = sessions.iter().map(|info| info.id).chain(damaged).collect();
+    let mut found = Vec::new();
+    for wanted in wanted {
+        let matching: Vec<FileId> = ids.iter().filter(|id| id.to_string().starts_with(&wanted.to_ascii_lowercase())).copied().collect();
+        match matching.as_slice() {
+            [id] => found.push(*id),
+            [] => {
+                return Err(Failure::Fatal(format!(
+                    "there is no session {wanted:?}. `ibid sessions` lists those that there are"
+                )));
+            }
+            _ => return Err(Failure::Usage(format!("several sessions begin with {wanted:?}"))),
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,441 @@
+//! Which snapshots a policy keeps, and why.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ibid_format::FileId;
+use ibid_format::tree::Time;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
+
+use crate::options::setters;
+use crate::{Error, Result, SnapshotInfo};
+
+/// Which snapshots are kept. A snapshot is kept if any rule keeps it.
+///
+/// ```
+/// use ibid_repo::KeepPolicy;
+/// let policy = KeepPolicy::default().daily(7).weekly(4).within("1y2m".parse::<ibid_repo::KeepWithin>()?);
+/// assert!(!policy.is_empty());
+/// # Ok::<(), ibid_repo::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct KeepPolicy {
+    /// The last so many.
+    pub last: u32,
+    /// The last one of each of so many hours that have one; the same for the others.
+    pub hourly: u32,
+    /// Days.
+    pub daily: u32,
+    /// Weeks, from Monday to Sunday.
+    pub weekly: u32,
+    /// Months.
+    pub monthly: u32,
+    /// Years.
+    pub yearly: u32,
+    /// All that are not older than this.
+    pub within: Option<KeepWithin>,
+    /// All that carry all tags of one of these lists.
+    pub tags: Vec<Vec<String>>,
+}
+
+setters!(KeepPolicy {
+    last: u32,
+    hourly: u32,
+    daily: u32,
+    weekly: u32,
+    monthly: u32,
+    yearly: u32,
+    tags: Vec<Vec<String>>,
+} into {
+    within: Option<KeepWithin>,
+});
+
+/// A span of time as `1y2m3d4h`: years, months, days, hours; also `w` for weeks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeepWithin(SpanParts);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SpanParts {
+    years: u16,
+    months: u16,
+    weeks: u16,
+    days: u16,
+    hours: u16,
+}
+
+impl std::str::FromStr for KeepWithin {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<KeepWithin> {
+        let bad = || Error::BadSpan { text: text.to_owned() };
+        let mut parts = SpanParts::default();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+            let number: u16 = rest[..digits].parse().map_err(|_| bad())?;
+            let mut after = rest[digits..].chars();
+            let part = match after.next() {
+                Some('y') => &mut parts.years,
+                Some('m') => &mut parts.months,
+                Some('w') => &mut parts.weeks,
+                Some('d') => &mut parts.days,
+                Some('h') => &mut parts.hours,
+                _ => return Err(bad()),
+            };
+            if *part != 0 || number > 9999 {
+                return Err(bad());
+            }
+            *part = number;
+            rest = after.as_str();
+        }
+        match parts == SpanParts::default() {
+            true => Err(bad()),
+            false => Ok(KeepWithin(parts)),
+        }
+    }
+}
+
+impl KeepWithin {
+    /// Returns the moment that lies so long before another.
+    fn before(self, moment: &Zoned) -> Option<Zoned> {
+        let SpanParts {
+            years,
+            months,
+            weeks,
+            days,
+            hours,
+        } = self.0;
+        let span = Span::new()
+            .years(years)
+            .months(months)
+            .weeks(weeks)
+            .days(days)
+            .hours(hours);
+        moment.checked_sub(span).ok()
+    }
+}
+
+/// What of a snapshot puts it into a group of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupBy {
+    /// Its machine.
+    pub host: bool,
+    /// Its paths.
+    pub paths: bool,
+    /// Its tags.
+    pub tags: bool,
+}
+
+setters!(GroupBy {
+    host: bool,
+    paths: bool,
+    tags: bool,
+} into {
+});
+
+impl Default for GroupBy {
+    fn default() -> GroupBy {
+        GroupBy {
+            host: true,
+            paths: true,
+            tags: false,
+        }
+    }
+}
+
+/// Snapshots to which a policy applies together.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicyGroup {
+    /// The machine, if snapshots are grouped by it.
+    pub host: Option<String>,
+    /// The paths, if snapshots are grouped by them.
+    pub paths: Option<Vec<Vec<u8>>>,
+    /// The tags, if snapshots are grouped by them.
+    pub tags: Option<Vec<String>>,
+    /// The snapshots, newest first.
+    pub snapshots: Vec<PolicyDecision>,
+}
+
+impl PolicyGroup {
+    /// Returns how many snapshots are forgotten.
+    pub fn forgotten(&self) -> usize {
+        self.snapshots.iter().filter(|one| !one.is_kept()).count()
+    }
+
+    /// Returns whether more than half of the group is forgotten, or all of it.
+    pub fn loses_most(&self) -> bool {
+        let forgotten = self.forgotten();
+        forgotten * 2 > self.snapshots.len() || forgotten > 0 && forgotten == self.snapshots.len()
+    }
+}
+
+/// Whether a snapshot is kept.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicyDecision {
+    /// The snapshot.
+    pub info: SnapshotInfo,
+    /// The rules that keep it, such as `daily`; none if it is forgotten.
+    pub reasons: Vec<&'static str>,
+}
+
+impl PolicyDecision {
+    /// Returns whether a rule keeps it.
+    pub fn is_kept(&self) -> bool {
+        !self.reasons.is_empty()
+    }
+}
+
+/// A rule that keeps the last snapshot of each of some periods.
+struct Periods {
+    name: &'static str,
+    left: u32,
+    key: fn(&Zoned) -> (i64, i64),
+    last: Option<(i64, i64)>,
+}
+
+impl KeepPolicy {
+    /// Returns whether no rule keeps anything.
+    pub fn is_empty(&self) -> bool {
+        let counts = [self.last, self.hourly, self.daily, self.weekly, self.monthly, self.yearly];
+        counts.iter().all(|count| *count == 0) && self.within.is_none() && self.tags.is_empty()
+    }
+
+    /// Applies the policy to these snapshots, oldest first as [`snapshots`](crate::Repository::snapshots)
+    /// returns them. Days and hours are those of this machine's time zone.
+    pub fn apply(&self, snapshots: Vec<SnapshotInfo>, by: GroupBy) -> Vec<PolicyGroup> {
+        self.apply_at(snapshots, by, &TimeZone::system(), crate::clock::now())
+    }
+
+    /// Applies the policy as if it were `now` in this time zone.
+    fn apply_at(&self, snapshots: Vec<SnapshotInfo>, by: GroupBy, zone: &TimeZone, now: Time) -> Vec<PolicyGroup> {
+        type Key = (Option<String>, Option<Vec<Vec<u8>>>, Option<Vec<String>>);
+        let mut groups: BTreeMap<Key, Vec<SnapshotInfo>> = BTreeMap::new();
+        for info in snapshots {
+            let snapshot = &info.snapshot;
+            let key = (
+                by.host.then(|| snapshot.host.clone()),
+                by.paths.then(|| snapshot.paths.clone()),
+                by.tags.then(|| snapshot.tags.clone()),
+            );
+            groups.entry(key).or_default().push(info);
+        }
+        let groups = groups.into_iter().map(|((host, paths, tags), snapshots)| PolicyGroup {
+            host,
+            paths,
+            tags,
+            snapshots: self.decide(snapshots, zone, now),
+        });
+        groups.collect()
+    }
+
+    /// Decides on the snapshots of one group, oldest first. Returns them newest first.
+    fn decide(&self, snapshots: Vec<SnapshotInfo>, zone: &TimeZone, now: Time) -> Vec<PolicyDecision> {
+        let hour = |at: &Zoned| (day(at), i64::from(at.hour()));
+        let periods = |name, left, key| Periods {
+            name,
+            left,
+            key,
+            last: None,
+        };
+        let mut rules = [
+            periods("hourly", self.hourly, hour),
+            periods("daily", self.daily, |at| (day(at), 0)),
+            periods("weekly", self.weekly, |at| {
+                let week = at.date().iso_week_date();
+                (week.year().into(), week.week().into())
+            }),
+            periods("monthly", self.monthly, |at| (at.year().into(), at.month().into())),
+            periods("yearly", self.yearly, |at| (at.year().into(), 0)),
+        ];
+        let since = self.since(&snapshots, zone, now);
+        let count = snapshots.len();
+        let decide = |(at, info): (usize, SnapshotInfo)| {
+            let mut reasons = Vec::new();
+            if at < self.last as usize {
+                reasons.push("last");
+            }
+            let moment = zoned(info.snapshot.time, zone);
+            for rule in &mut rules {
+                let Some(moment) = moment.as_ref().filter(|_| rule.left > 0) else {
+                    continue;
+                };
+                let key = (rule.key)(moment);
+                // The oldest stays as long as a rule is not used up: it has the longest history.
+                if rule.last != Some(key) || at + 1 == count {
+                    rule.last = Some(key);
+                    rule.left -= 1;
+                    reasons.push(rule.name);
+                }
+            }
+            if since.is_some_and(|since| info.snapshot.time >= since) {
+                reasons.push("within");
+            }
+            let tags: HashSet<&String> = info.snapshot.tags.iter().collect();
+            if self.tags.iter().any(|all| all.iter().all(|tag| tags.contains(tag))) {
+                reasons.push("tag");
+            }
+            PolicyDecision { info, reasons }
+        };
+        snapshots.into_iter().rev().enumerate().map(decide).collect()
+    }
+
+    /// Returns the time from which all snapshots are kept: before now or, if there is none so new, before the
+    /// newest. So a policy keeps what it kept, if backups have stopped.
+    fn since(&self, snapshots: &[SnapshotInfo], zone: &TimeZone, now: Time) -> Option<Time> {
+        let times = snapshots.iter().map(|info| info.snapshot.time);
+        let newest = times.filter(|time| *time <= now).max().unwrap_or(now);
+        let since = self.within?.before(&zoned(newest, zone)?)?.timestamp();
+        Some(Time {
+            seconds: since.as_second(),
+            nanos: 0,
+        })
+    }
+}
+
+/// Returns the number of a day.
+fn day(at: &Zoned) -> i64 {
+    i64::from(at.year()) * 400 + i64::from(at.day_of_year())
+}
+
+fn zoned(time: Time, zone: &TimeZone) -> Option<Zoned> {
+    Some(Timestamp::from_second(time.seconds).ok()?.to_zoned(zone.clone()))
+}
+
+/// Returns the ids of the snapshots that are forgotten.
+pub(super) fn forgotten(groups: &[PolicyGroup]) -> Vec<FileId> {
+    let all = groups.iter().flat_map(|group| &group.snapshots);
+    all.filter(|one| !one.is_kept()).map(|one| one.info.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ibid_format::content::Content;
+    use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+
+    use super::*;
+
+    const NOW: &str = "2026-11-23T12:00:00Z";
+
+    fn time(text: &str) -> Time {
+        let timestamp: Timestamp = text.parse().unwrap();
+        Time {
+            seconds: timestamp.as_second(),
+            nanos: 0,
+        }
+    }
+
+    fn at(number: u8, time: Time, tags: &[&str]) -> SnapshotInfo {
+        SnapshotInfo {
+            id: FileId([number; 16]),
+            file_size: 0,
+            snapshot: Snapshot {
+                time,
+                sequence: number.into(),
+                duration_ms: 0,
+                host: "amber".into(),
+                user: String::new(),
+                program: String::new(),
+                paths: vec![b"/home".to_vec()],
+                tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+                parent: None,
+                original: None,
+                root: Content::empty(),
+                users: vec![],
+                groups: vec![],
+                counters: SnapshotTotals::default(),
+            },
+        }
+    }
+
+    /// One snapshot every six hours for 80 days, the last one an hour ago.
+    fn history() -> Vec<SnapshotInfo> {
+        let last = time("2026-11-23T11:00:00Z").seconds;
+        let of = |n: i64| Time {
+            seconds: last - (319 - n) * 6 * 3600,
+            nanos: 0,
+        };
+        (0..320_i64).map(|n| at((n % 251) as u8, of(n), &[])).collect()
+    }
+
+    fn apply(policy: &KeepPolicy, snapshots: Vec<SnapshotInfo>) -> Vec<PolicyDecision> {
+        let mut groups = policy.apply_at(snapshots, GroupBy::default(), &TimeZone::UTC, time(NOW));
+        assert_eq!(groups.len(), 1);
+        groups.remove(0).snapshots
+    }
+
+    fn kept(policy: &KeepPolicy) -> Vec<(String, Vec<&'static str>)> {
+        let kept = apply(policy, history()).into_iter().filter(PolicyDecision::is_kept);
+        kept.map(|one| {
+            let timestamp = Timestamp::from_second(one.info.snapshot.time.seconds).unwrap();
+            (timestamp.strftime("%m-%d %H").to_string(), one.reasons)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_last_of_each_day_week_and_month_is_kept() {
+        let policy = KeepPolicy::default().last(2).daily(3).weekly(2).monthly(2);
+        let expected = [
+            ("11-23 11", vec!["last", "daily", "weekly", "monthly"]),
+            ("11-23 05", vec!["last"]),
+            ("11-22 23", vec!["daily", "weekly"]),
+            ("11-21 23", vec!["daily"]),
+            ("10-31 23", vec!["monthly"]),
+        ];
+        let expected = expected.map(|(time, reasons)| (time.to_owned(), reasons));
+        assert_eq!(kept(&policy), expected);
+    }
+
+    #[test]
+    fn the_oldest_stays_for_a_rule_that_is_not_used_up() {
+        let yearly = kept(&KeepPolicy::default().yearly(3));
+        assert_eq!(yearly.len(), 2);
+        assert_eq!(yearly[1], ("09-04 17".to_owned(), vec!["yearly"]));
+    }
+
+    #[test]
+    fn all_within_a_span_are_kept() {
+        let within = |text: &str| text.parse::<KeepWithin>().unwrap();
+        let count = |span| kept(&KeepPolicy::default().within(within(span))).len();
+        assert_eq!((count("1d"), count("1w"), count("6h"), count("2d12h")), (5, 29, 2, 11));
+        assert_eq!(count("1m"), 31 * 4 + 1);
+        // A snapshot from the future moves nothing.
+        let mut snapshots = history();
+        snapshots.push(at(252, time("2035-01-01T00:00:00Z"), &[]));
+        let policy = KeepPolicy::default().within(within("1d"));
+        let kept = apply(&policy, snapshots).into_iter().filter(PolicyDecision::is_kept);
+        assert_eq!(kept.count(), 6);
+    }
+
+    #[test]
+    fn spans_that_mean_nothing_are_refused() {
+        for text in ["", "1", "d", "1x", "1d1d", "0d", "99999d", "-1d", "1 d", "1dd"] {
+            assert!(text.parse::<KeepWithin>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_keeps_snapshots_that_have_all_of_a_list() {
+        let now = time(NOW);
+        let snapshots = vec![at(1, now, &["a"]), at(2, now, &["a", "b"]), at(3, now, &["c"])];
+        let list = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        let policy = KeepPolicy::default().tags(vec![list(&["a", "b"]), list(&["c"])]);
+        let kept: Vec<bool> = apply(&policy, snapshots).iter().map(PolicyDecision::is_kept).collect();
+        assert_eq!(kept, [true, true, false]);
+    }
+
+    #[test]
+    fn groups_that_lose_most_are_found() {
+        let groups = |policy: &KeepPolicy| {
+            let groups = policy.apply_at(history(), GroupBy::default(), &TimeZone::UTC, time(NOW));
+            groups[0].loses_most()
+        };
+        assert!(groups(&KeepPolicy::default().last(159)));
+        assert!(!groups(&KeepPolicy::default().last(160)));
+        assert!(groups(&KeepPolicy::default().tags(vec![vec!["none".to_owned()]])));
+    }
+}
