@@ -92,21 +92,44 @@ pub(crate) struct BackupArgs {
     pub(crate) parent: Option<String>,
     /// Read only what FILE says has changed since --parent, and take the rest of the file or device from
     /// there: lines `OFFSET LENGTH` in bytes, or a dirty bitmap of QEMU as JSON; - is standard input
-    #[arg(long, value_name = "FILE", requires = "parent", conflicts_with_all = ["stdin", "stdin_from_command", "force", "init"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "parent",
+        conflicts_with_all = ["stdin", "stdin_from_command", "force", "init"]
+    )]
     pub(crate) changed_blocks: Option<PathBuf>,
     /// Compare this share of the unchanged rest with --parent all the same, such as 1%
     #[arg(long, value_name = "SHARE", value_parser = share, requires = "changed_blocks")]
     pub(crate) verify_unchanged: Option<f64>,
     /// Compress at this level: auto, off, or 1 (fast) to 22 (small)
-    #[arg(long, value_name = "LEVEL", value_parser = value::compression, default_value = "auto", add = complete::words(&["auto", "off"]))]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = value::compression,
+        default_value = "auto",
+        add = complete::words(&["auto", "off"])
+    )]
     pub(crate) compression: Compression,
     /// Store chunks that resemble stored ones as deltas: auto, off, or max (compare all data, and
     /// search longer: smallest and slowest)
-    #[arg(long, value_name = "MODE", value_parser = value::similarity, default_value = "auto", add = complete::words(&["auto", "off", "max"]))]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_parser = value::similarity,
+        default_value = "auto",
+        add = complete::words(&["auto", "off", "max"])
+    )]
     pub(crate) similarity: Similarity,
     /// Cut changed files where the stored version was cut, as long as they agree: auto (where that is
     /// faster than searching for boundaries), off, or always
-    #[arg(long, value_name = "WHEN", value_parser = value::hints, default_value = "auto", add = complete::words(&["auto", "off", "always"]))]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_parser = value::hints,
+        default_value = "auto",
+        add = complete::words(&["auto", "off", "always"])
+    )]
     pub(crate) hints: Hints,
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

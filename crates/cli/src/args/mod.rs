@@ -133,7 +133,7 @@ pub(crate) enum Command {
     /// Create a repository
     Init(InitArgs),
     /// Store a snapshot of files and folders
-    Backup(BackupArgs),
+    Backup(Box<BackupArgs>),
     /// List snapshots
     Snapshots(SnapshotsArgs),
     /// List the files in a snapshot

@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::complete;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
+
+use crate::complete;
 
 /// The options that select snapshots, and the snapshots among which `latest` is chosen.
 #[derive(Clone, Debug, Default, Args)]

@@ -71,7 +71,7 @@ fn execute(cli: Cli) -> Result<Outcome> {
 fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
     match command {
         Command::Init(args) => init::run(context, &args),
-        Command::Backup(args) => backup::run(context, args),
+        Command::Backup(args) => backup::run(context, *args),
         Command::Snapshots(args) => snapshots::run(context, &args),
         Command::Ls(args) => ls::run(context, &args),
         Command::Find(args) => find::run(context, &args),

@@ -149,6 +149,11 @@ fn the_output_of_a_command_becomes_a_file() {
     ]);
     assert!(ran.code == 0 && ran.err.contains("said\n"), "{ran:?}");
     assert_eq!(home.ok(["dump", "latest:stdin"]), "printed\n");
+    home.ok(["backup", "--stdin-from-command", "--stdin-name", "env", "--", "env"]);
+    assert!(
+        !home.ok(["dump", "latest:env"]).contains("secret"),
+        "the command does not get the password"
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct ArchiveSummary {
 /// An archive that is being written.
 enum Writer<'a> {
     Tar(tar::TarWriter<'a>),
-    Zip(zip::ZipWriter<&'a mut dyn Write>),
+    Zip(Box<zip::ZipWriter<&'a mut dyn Write>>),
 }
 
 /// Why an entry was not written.
@@ -112,7 +112,7 @@ impl Repository {
         let data = self.bulk_reader(&loaded);
         let writer = match format {
             ArchiveFormat::Tar => Writer::Tar(tar::TarWriter::new(out)),
-            ArchiveFormat::Zip => Writer::Zip(zip::ZipWriter::new(out, &self.scratch())),
+            ArchiveFormat::Zip => Writer::Zip(Box::new(zip::ZipWriter::new(out, &self.scratch()))),
         };
         let mut archive = Archive {
             repository: self,

@@ -357,7 +357,8 @@ fn dos_time(time: Time) -> u32 {
     let (year, month, day) = civil(seconds / DAY);
     let second = seconds % DAY;
     let date = (year - 1980) << 9 | month << 5 | day;
-    let clock = second / 3600 << 11 | second / 60 % 60 << 5 | second % 60 / 2;
+    let (hour, minute, pair) = (second / 3600, second / 60 % 60, second % 60 / 2);
+    let clock = hour << 11 | minute << 5 | pair;
     (date << 16 | clock) as u32
 }
 
@@ -382,7 +383,9 @@ mod tests {
     fn times_of_ms_dos_are_in_its_years() {
         let dos = |seconds| dos_time(Time { seconds, nanos: 0 });
         let expected = |year: u32, month: u32, day: u32, hour: u32, minute: u32, second: u32| {
-            ((year - 1980) << 9 | month << 5 | day) << 16 | hour << 11 | minute << 5 | second / 2
+            let date = (year - 1980) << 9 | month << 5 | day;
+            let pair = second / 2;
+            date << 16 | hour << 11 | minute << 5 | pair
         };
         assert_eq!(dos(0), expected(1980, 1, 1, 0, 0, 0));
         assert_eq!(dos(315_532_800), expected(1980, 1, 1, 0, 0, 0));
