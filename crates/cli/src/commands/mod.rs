@@ -13,6 +13,7 @@ mod ls;
 mod open;
 mod password;
 mod records;
+mod repair;
 mod restore;
 mod snapshots;
 mod stats;
@@ -71,6 +72,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
         Command::Check(args) => check::run(context, &args),
+        Command::Repair(args) => repair::run(context, &args),
         Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),
