@@ -92,7 +92,8 @@ fn no_repository_is_made_where_one_has_lost_its_config() {
     let scene = Scene::new();
     for left in ["packs", "index", "snapshots", "config.copy"] {
         let place = storage(&scene.with(|image| image.retain(|name, _| kind(name) == left)));
-        let missing = |error: &Error| matches!(error, Error::ConfigMissing { has_copy, .. } if *has_copy == (left == "config.copy"));
+        let is_copy = left == "config.copy";
+        let missing = |error: &Error| matches!(error, Error::ConfigMissing { has_copy, .. } if *has_copy == is_copy);
         let error = Repository::init(place.clone(), SECRET, &quick()).unwrap_err();
         assert!(missing(&error), "{left}: {error}");
         let error = open(place).unwrap_err();

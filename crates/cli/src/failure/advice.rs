@@ -69,8 +69,8 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
              Restore the file `config` from a copy of the repository, or check that all of it is mounted."
         }
         RepoError::ConfigDamaged { .. } | RepoError::ConfigMissing { .. } => {
-            "Run `ibid repair`, which makes it again from `config.copy`. Without that file, restore `config` from a copy \
-             of the repository. Do not run `ibid init` there."
+            "Run `ibid repair`, which makes it again from `config.copy`. Without that file, restore `config` from a \
+             copy of the repository. Do not run `ibid init` there."
         }
         RepoError::NotARepository { .. } => "Check the path, or make a repository in another folder.",
         RepoError::NoRepository { .. } => {
