@@ -14,6 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut file = b"ibidkey\x01".to_vec();
     file.extend_from_slice(bytes);
     file.resize(slot::LIMIT as usize, 0);
+    slot::set_repository(&mut file, FileId([2; 16]));
     let _ = Slot::parse(FILE, bytes);
     let Ok(slot) = Slot::parse(FILE, &file) else { return };
     assert!(

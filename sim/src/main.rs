@@ -3,6 +3,7 @@
 //! ```text
 //! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
 //! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error
+//! ibid-sim repair [--seeds N] [--seed S]     repairs of damaged repositories, crashed at random operations
 //! ibid-sim kill --ibid PATH [--rounds N] [--seed S] [--cache FOLDER]    the real program on a real disk, killed at
 //!                                            random moments, with a cache that is damaged now and then
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
@@ -18,6 +19,7 @@ mod damage;
 mod kill;
 mod memory;
 mod model;
+mod repair;
 mod report;
 #[path = "../../crates/repo/tests/support/mod.rs"]
 mod support;
@@ -55,7 +57,7 @@ impl Flags {
     }
 }
 
-const USAGE: &str = "usage: ibid-sim crash|damage|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] \
+const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] \
                      [--cache FOLDER] [--files N] [--mib N]";
 
 fn main() -> Result<(), String> {
@@ -65,6 +67,7 @@ fn main() -> Result<(), String> {
     match command.as_str() {
         "crash" => crash::run(&flags),
         "damage" => damage::run(&flags),
+        "repair" => repair::run(&flags),
         "kill" => kill::run(&flags),
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),

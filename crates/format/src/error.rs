@@ -165,8 +165,7 @@ pub enum Error {
         /// What the file says.
         found: bool,
     },
-    /// The password does not open this key slot (or the slot's sealed key or parameters are
-    /// damaged: the two look alike).
+    /// The password does not open this key slot.
     #[error("the password does not open this key")]
     WrongPassword,
     /// Opening the key slot would take more memory than the caller allows.

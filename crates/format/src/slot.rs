@@ -3,6 +3,9 @@
 //! Each file is one way to open an encrypted repository. Its parameters are authenticated with the
 //! sealed key, so that no attacker can make the password's next use cheaper to guess; they are checked
 //! against the caller's limit before any memory is taken.
+//!
+//! A checksum that needs no password tells damage from a wrong password. It is no protection against anyone
+//! who changes a file on purpose: the seals are.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use zeroize::Zeroizing;
@@ -20,8 +23,12 @@ const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
 const NOTE_AT: usize = HEADER + SEALED_KEY;
 /// Length of a note with its padding, bytes.
 const NOTE: usize = 512;
+/// Offset of the checksum.
+const CHECK_AT: usize = NOTE_AT + NOTE + SEAL_OVERHEAD;
+/// Length of the checksum, bytes.
+const CHECK: usize = 8;
 /// Length of every key file, bytes. Never read more of one.
-pub const LIMIT: u64 = (NOTE_AT + NOTE + SEAL_OVERHEAD) as u64;
+pub const LIMIT: u64 = (CHECK_AT + CHECK) as u64;
 /// Most memory that a slot can ask for, KiB (4 GiB).
 pub const MEMORY_KIB_MAX: u32 = 4 << 20;
 /// Most memory that a caller should allow a slot, and that a new slot may ask for, KiB (1 GiB). A
@@ -238,7 +245,26 @@ pub fn create_with_salt(
         &mut out,
     );
     keys.seal(SealKind::Key, id, NOTE_AT as u64, &note, &mut out);
+    let check = checksum(&out);
+    wire::put_u64(&mut out, check);
     Ok(out)
+}
+
+/// Returns the checksum of the bytes before it: the first eight of their BLAKE3.
+fn checksum(bytes: &[u8]) -> u64 {
+    let hash = blake3::hash(bytes);
+    let first = hash.as_bytes().first_chunk().expect("it has 32 bytes");
+    u64::from_le_bytes(*first)
+}
+
+/// Replaces the id of the repository in the bytes of a key file, and makes the checksum fit. Does nothing to bytes
+/// that are not as long as a key file.
+pub fn set_repository(bytes: &mut [u8], repository: FileId) {
+    if bytes.len() as u64 == LIMIT {
+        bytes[MAGIC..MAGIC + 16].copy_from_slice(&repository.0);
+        let (before, check) = bytes.split_at_mut(CHECK_AT);
+        check.copy_from_slice(&checksum(before).to_le_bytes());
+    }
 }
 
 /// A key file, parsed but not unlocked.
@@ -252,12 +278,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Parses the fields that need no password. They are not authenticated yet.
+    /// Parses the fields that need no password, and compares the checksum. They are not authenticated yet.
     ///
     /// # Errors
     ///
     /// If it is not a key file, has another version, is not [`LIMIT`] bytes long, or asks for a
-    /// cost that the format does not allow.
+    /// cost that the format does not allow; [`Error::Check`] if any other byte has changed.
     pub fn parse(id: FileId, bytes: &[u8]) -> Result<Slot, Error> {
         FileKind::Key.check(bytes)?;
         equal("key file", LIMIT, bytes.len() as u64)?;
@@ -271,12 +297,22 @@ impl Slot {
         };
         cost.check()?;
         let salt = reader.array("salt")?;
+        let (before, check) = bytes.split_at(CHECK_AT);
+        let expected = checksum(before);
+        let found = Reader::new(check).u64("checksum of a key file")?;
+        if found != expected {
+            return Err(Error::Check {
+                field: "key file",
+                expected,
+                found,
+            });
+        }
         Ok(Slot {
             id,
             repository,
             cost,
             salt,
-            bytes: bytes.to_vec(),
+            bytes: before.to_vec(),
         })
     }
 
@@ -302,8 +338,8 @@ impl Slot {
     ///
     /// [`Error::TooExpensive`] before any memory is taken if the slot asks for more than
     /// `memory_limit_kib` ([`MEMORY_KIB_ALLOWED`] is the usual limit); [`Error::OutOfMemory`];
-    /// [`Error::WrongPassword`], which is also what damage to the first 124 bytes of the file
-    /// looks like.
+    /// [`Error::WrongPassword`], which is also what a file looks like that someone changed together with its
+    /// checksum.
     pub fn unlock(&self, password: &[u8], memory_limit_kib: u32) -> Result<MasterKey, Error> {
         self.cost.check_memory(memory_limit_kib)?;
         let slot_key = self.cost.slot_key(password, &self.salt)?;

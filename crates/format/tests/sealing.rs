@@ -287,8 +287,16 @@ fn any_damage_to_a_key_is_found() {
     for bit in 0..good.len() * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
+        let found = Slot::parse(FILE, &bad);
+        assert!(found.is_err(), "bit {bit} flipped: no password is needed to see that");
         assert!(open(&bad).is_err(), "bit {bit} flipped");
     }
+    // Someone who changes a file on purpose makes the checksum fit, too.
+    let mut other = good.clone();
+    slot::set_repository(&mut other, OTHER_FILE);
+    assert_eq!(open(&other), Err(Error::WrongPassword));
+    slot::set_repository(&mut other, keys.repository());
+    assert_eq!(other, good);
     for length in 0..good.len() {
         assert!(Slot::parse(FILE, &good[..length]).is_err(), "{length} bytes left");
     }

@@ -64,11 +64,15 @@ pub enum Error {
         /// Error of the decoder.
         source: ibid_format::Error,
     },
-    /// The config is missing, but there are snapshots. Without it, the repository can't be opened.
-    #[error("the file config of the repository in {location} is missing, its snapshots are there")]
+    /// The config is missing, but other files of the repository are there. Without it, the repository can't
+    /// be opened.
+    #[error("the file config of the repository in {location} is missing, its other files are there")]
     ConfigMissing {
         /// Address of the storage.
         location: String,
+        /// Whether there is a copy of it, from which a
+        /// [repair](crate::Repository::repair_config) can make it again.
+        has_copy: bool,
     },
     /// The storage holds data that is not a repository.
     #[error("{location} is no ibid repository: {found}")]
@@ -427,7 +431,7 @@ fn through(steps: u8) -> String {
 /// names already.
 fn beyond_its_place(source: &ibid_format::Error) -> String {
     match source {
-        ibid_format::Error::Seal { .. } => String::new(),
+        ibid_format::Error::Seal { .. } | ibid_format::Error::Check { .. } => String::new(),
         source => format!(": {source}"),
     }
 }

@@ -13,8 +13,7 @@ pub(crate) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
     Slot::parse(id, &bytes).map_err(Error::damaged(name))
 }
 
-/// Returns the master key, or none if the slot opens with another password. A damaged slot can't be
-/// told from a wrong password.
+/// Returns the master key, or none if the slot opens with another password.
 pub(crate) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>> {
     match slot.unlock(password, MEMORY_KIB_ALLOWED) {
         Ok(master) => Ok(Some(master)),
@@ -102,6 +101,11 @@ pub(crate) fn add_slot(
         } else {
             Err(Error::KeyNotStored { id })
         }
+    });
+    // What was read back is not what was written.
+    let opened = opened.map_err(|error| match error.is_damage() {
+        true => Error::KeyNotStored { id },
+        false => error,
     });
     if opened.is_err() {
         // A slot that does not open is useless. If deleting it fails too, a check reports it.

@@ -8,6 +8,7 @@ use crate::Result;
 /// Name prefixes of a repository's folders.
 pub(crate) mod folder {
     pub(crate) const CONFIG: &str = "config";
+    pub(crate) const CONFIG_COPY: &str = "config.copy";
     pub(crate) const KEYS: &str = "keys";
     pub(crate) const PACKS: &str = "packs";
     pub(crate) const INDEX: &str = "index";
@@ -32,6 +33,10 @@ pub(crate) fn name_in(folder: &str, id: FileId) -> Name {
 
 pub(crate) fn config_name() -> Name {
     Name::new(folder::CONFIG).expect("a valid name")
+}
+
+pub(crate) fn config_copy_name() -> Name {
+    Name::new(folder::CONFIG_COPY).expect("a valid name")
 }
 
 /// Returns the ids of all files in a folder, with their sizes in bytes, ascending.

@@ -15,7 +15,7 @@ use crate::cache::{Cache, CacheStats, Copies};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex, View};
 use crate::key_slots::{add_slot, unlock};
-use crate::layout::{config_name, folder, list_ids, name_in};
+use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in};
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
@@ -142,6 +142,10 @@ impl Repository {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
+        // A repository that has lost its config must not get another, which would not open its files.
+        if let error @ Error::ConfigMissing { .. } = without_config(storage.as_ref())? {
+            return Err(error);
+        }
         let chunker = chunker_of(&options.chunker)?;
         let master = MasterKey::random();
         let id = FileId::random();
@@ -187,6 +191,9 @@ impl Repository {
             }
             result => result?,
         }
+        // After the config, so that there is never a copy of one that another process has won over. Should it
+        // fail, the next backup makes it.
+        let _ = storage.put(&config_copy_name(), &[&bytes]);
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
@@ -235,9 +242,14 @@ impl Repository {
     /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password
     /// was given for a repository without encryption.
     pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        let location = storage.location();
         let bytes = read_config(storage.as_ref())?;
-        let header = read_header(storage.as_ref(), &bytes)?;
+        Repository::open_with(storage, &bytes, password)
+    }
+
+    /// Opens a repository with the bytes of its config.
+    pub(crate) fn open_with(storage: Arc<dyn Storage>, bytes: &[u8], password: Option<&[u8]>) -> Result<Repository> {
+        let location = storage.location();
+        let header = read_header(storage.as_ref(), bytes)?;
         let (keys, slot) = match (password, header.master) {
             (None, Some(master)) => (Keys::unencrypted(header.repository, &master), None),
             (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
@@ -247,7 +259,7 @@ impl Repository {
                 (keys, Some(slot))
             }
         };
-        let config = config::open(&bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
+        let config = config::open(bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = chunker_of(&settings)?;
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
@@ -510,13 +522,7 @@ fn chunker_of(settings: &Settings) -> Result<Chunker> {
 
 fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
     match storage.get(&config_name(), config::LIMIT) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let location = storage.location();
-            Err(match list_ids(storage, folder::SNAPSHOTS) {
-                Ok(snapshots) if !snapshots.is_empty() => Error::ConfigMissing { location },
-                _ => Error::NoRepository { location },
-            })
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(without_config(storage)?),
         Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(
             storage,
             ibid_format::Error::OutOfRange {
@@ -530,7 +536,26 @@ fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
     }
 }
 
-fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
+/// Returns what the lack of a config means: that there is no repository, or that it is lost. A key alone may be
+/// left of an initialisation that was cut short.
+fn without_config(storage: &dyn Storage) -> Result<Error> {
+    let location = storage.location();
+    let has_copy = match storage.size(&config_copy_name()) {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error.into()),
+    };
+    let mut is_ours = has_copy;
+    for folder in [folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES, folder::PACKS] {
+        is_ours = is_ours || !list_ids(storage, folder)?.is_empty();
+    }
+    Ok(match is_ours {
+        true => Error::ConfigMissing { location, has_copy },
+        false => Error::NoRepository { location },
+    })
+}
+
+pub(crate) fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
     config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
 }
 

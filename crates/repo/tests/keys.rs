@@ -317,6 +317,8 @@ fn a_slot_that_asks_for_too_much_is_not_called_damaged() {
     let name = slots(storage.as_ref()).remove(0);
     let mut bytes = storage.get(&name, slot::LIMIT).unwrap();
     bytes[24..28].copy_from_slice(&DEAR.memory_kib.to_le_bytes());
+    let repository = FileId(bytes[8..24].try_into().unwrap());
+    slot::set_repository(&mut bytes, repository);
     storage.delete(&name).unwrap();
     storage.put(&name, &[&bytes]).unwrap();
     let error = open(&storage, b"first").unwrap_err();

@@ -96,7 +96,12 @@ fn the_latest_snapshot_is_the_newest_that_can_be_read() {
         let heard = heard.lock().unwrap();
         for at in &damaged {
             let object = name(*at).to_string();
-            let is_named = |warning: &Warning| matches!(warning, Warning::Repository { error: Error::Damaged { object: named, .. } } if *named == object);
+            let is_named = |warning: &Warning| match warning {
+                Warning::Repository {
+                    error: Error::Damaged { object: named, .. },
+                } => *named == object,
+                _ => false,
+            };
             assert!(heard.iter().any(is_named), "{object} is not named: {heard:?}");
         }
         assert_eq!(heard.len(), damaged.len());

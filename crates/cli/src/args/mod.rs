@@ -54,7 +54,7 @@ Exit codes:
   1    failed
   2    wrong command line
   3    done, but some files or records were left out; each was named
-  4    `check` or `records verify` found faults
+  4    `check` or `records verify` found faults, or `repair` could not mend all
   5    wrong password, or no password
   6    `records`: no such key, version or namespace
   10   no repository, or no store of records, at this place
@@ -156,6 +156,8 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Check the repository for damage
     Check(CheckArgs),
+    /// Repair a damaged repository, and name what is lost
+    Repair(RepairArgs),
     /// Show or delete the local cache of the repository
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -340,6 +342,28 @@ pub(crate) struct CheckArgs {
     /// random]
     #[arg(long, value_name = "NUMBER", requires = "read_data")]
     pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+`repair` reads everything, stores again what can be read of damaged packs, writes damaged index files again, makes a \
+lost config again from its copy, and moves damaged files into the folder `damaged` of the repository. It names the \
+files of snapshots that are lost. You can stop it at any time, and back up meanwhile.
+
+Examples:
+  ibid repair --dry-run                what is damaged, and what would be done
+  ibid repair
+  ibid repair --delete-damaged         also delete what earlier repairs have moved away")]
+pub(crate) struct RepairArgs {
+    /// Only show what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not read the data of packs whose structure is intact: bytes that rotted there are not found
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Delete the files that earlier repairs have moved into the folder `damaged`
+    #[arg(long)]
+    pub(crate) delete_damaged: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -93,12 +93,15 @@ fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
-    match Local::open(path) {
-        Ok(storage) if Repository::probe(&storage).is_ok() => Err(Error::RepositoryExists {
+    let Ok(storage) = Local::open(path) else { return Ok(()) };
+    match Repository::probe(&storage) {
+        Ok(_) => Err(Error::RepositoryExists {
             location: storage.location(),
         }
         .into()),
-        _ => Ok(()),
+        // It is one that has to be repaired.
+        Err(error @ (Error::ConfigMissing { .. } | Error::ConfigDamaged { .. })) => Err(error.into()),
+        Err(_) => Ok(()),
     }
 }
 

@@ -17,6 +17,7 @@ mod password;
 mod producer;
 mod prune;
 mod records;
+mod repair;
 mod restore;
 mod sessions;
 mod snapshots;
@@ -83,6 +84,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Prune(args) => prune::run(context, &args),
         Command::Sessions(_) => sessions::run(context),
         Command::Check(args) => check::run(context, &args),
+        Command::Repair(args) => repair::run(context, &args),
         Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),

@@ -65,18 +65,38 @@ impl Context {
                 "the repository in {location} is encrypted. Leave out --unencrypted, and give its password"
             )));
         }
+        let password = self.password_of(&storage, probe)?;
+        let repository = Repository::open(storage.clone(), password.as_ref().map(|password| password.as_slice()))?;
+        self.ready(repository, storage, password)
+    }
+
+    /// Returns the password of a repository; `None` for one without encryption.
+    fn password_of(&self, storage: &Local, probe: Probe) -> Result<Option<Password>> {
         // Never ignore a password: a user who gives one expects encryption, unless --unencrypted is there.
-        let password = match probe.encrypted {
+        match probe.encrypted {
             true => {
                 let location = storage.location();
                 let needed = || ibid_repo::Error::PasswordNeeded { location }.into();
-                Some(password::ask(self, self.path()?, needed)?)
+                Ok(Some(password::ask(self, self.path()?, needed)?))
             }
-            false if self.global.unencrypted => None,
-            false => password::given(&self.global.password)?,
+            false if self.global.unencrypted => Ok(None),
+            false => password::given(&self.global.password),
+        }
+    }
+
+    /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; returns
+    /// whether it was.
+    pub(crate) fn open_to_repair(&self, dry_run: bool) -> Result<(Opened, bool)> {
+        let storage = Arc::new(open_storage(self.path()?)?);
+        let Ok(Some(copy)) = Repository::probe_copy(storage.as_ref()) else {
+            let probe = Repository::probe(storage.as_ref())?;
+            return Ok((self.unlock(storage, probe)?, false));
         };
-        let repository = Repository::open(storage.clone(), password.as_ref().map(|password| password.as_slice()))?;
-        self.ready(repository, storage, password)
+        let password = self.password_of(&storage, copy)?;
+        let bytes = password.as_ref().map(|password| password.as_slice());
+        let config_made = !dry_run && Repository::repair_config(storage.clone(), bytes)?;
+        let repository = Repository::open(storage.clone(), bytes)?;
+        Ok((self.ready(repository, storage, password)?, config_made))
     }
 
     /// Gives a repository its local cache.

@@ -52,7 +52,12 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         }
         RepoError::Damaged { object, .. } => match folder_of(object) {
             "keys" => "Use the password of another key, or restore this file from a copy of the repository.",
-            "snapshots" => "Restore the file from a copy of the repository. Other snapshots do not need it.",
+            "snapshots" => {
+                "Restore the file from a copy of the repository, or move it away with `ibid repair`. Other snapshots \
+                 do not need it."
+            }
+            // Nothing depends on them.
+            "index" | "sketches" => return None,
             _ => SEE_WHAT_DEPENDS,
         },
         RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => SEE_WHAT_DEPENDS,
@@ -63,8 +68,13 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::ConfigDamaged {
             source: ibid_format::Error::Version { .. },
         } => return None,
+        RepoError::ConfigMissing { has_copy: false, .. } => {
+            "Its snapshots cannot be opened without it. Do not run `ibid init` there: a new config does not open them. \
+             Restore the file `config` from a copy of the repository, or check that all of it is mounted."
+        }
         RepoError::ConfigDamaged { .. } | RepoError::ConfigMissing { .. } => {
-            "Restore the file `config` from a copy of the repository."
+            "Run `ibid repair`, which makes it again from `config.copy`. Without that file, restore `config` from a \
+             copy of the repository. Do not run `ibid init` there."
         }
         RepoError::NotARepository { .. } => "Check the path, or make a repository in another folder.",
         RepoError::NoRepository { .. } => {
@@ -209,9 +219,9 @@ fn on_engine(error: &EngineError) -> Advice {
     Some(advice.into())
 }
 
-/// Returns the folder of a repository's file, by its name in messages.
+/// Returns the folder of a repository's file by its name in messages, or the name of one that is in no folder.
 fn folder_of(object: &str) -> &str {
-    object.split_once('/').map_or("", |(folder, _)| folder)
+    object.split_once('/').map_or(object, |(folder, _)| folder)
 }
 
 /// Returns the advice for the faults of a check, a sentence for each kind of file that has some.
@@ -219,22 +229,26 @@ pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
     let kinds = [
         (
             "packs",
-            "Check the disk. Move damaged packs out of the repository and keep them, then back up the same files \
+            "Check the disk. `ibid repair` salvages what can be read of damaged packs. Then back up the same files \
              again: what they still have is stored again, for older snapshots too.",
         ),
         (
             "snapshots",
-            "Move damaged snapshots out of the repository: the others do not need them.",
+            "`ibid repair` moves damaged snapshots out of the way: the others do not need them.",
         ),
         (
             "index",
-            "Move damaged index files out of the repository: the next backup writes them again.",
+            "`ibid repair`, or the next backup, writes damaged index files again.",
         ),
-        ("sketches", "The next backup writes damaged sketches again."),
+        (
+            "sketches",
+            "`ibid repair`, or the next backup that stores something new, replaces damaged sketches.",
+        ),
         (
             "keys",
-            "Move damaged keys out of the repository, and make others with `ibid key add`.",
+            "`ibid repair` moves damaged keys out of the way. Make others with `ibid key add`.",
         ),
+        ("config.copy", "`ibid repair` makes it again."),
     ];
     let has = |folder: &str| faults.iter().any(|fault| folder_of(&fault.object) == folder);
     let advice = kinds.into_iter().filter(|(folder, _)| has(folder));

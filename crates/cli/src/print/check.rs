@@ -12,13 +12,13 @@ use super::{About, Out};
 use crate::failure::advice;
 
 #[derive(Serialize)]
-struct JsonFault<'a> {
+pub(super) struct JsonFault<'a> {
     object: &'a str,
     problem: &'a str,
 }
 
 #[derive(Serialize)]
-struct JsonAffected<'a> {
+pub(super) struct JsonAffected<'a> {
     snapshot: String,
     #[serde(flatten)]
     path: JsonPath,
@@ -58,18 +58,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     if unnamed > 0 {
         out.line(format!("fault: {} more", count(unnamed)))?;
     }
-    for affected in &report.affected {
-        let snapshot = &affected.snapshot.to_string()[..8];
-        out.line(format!(
-            "affected: {snapshot}:{}  {}",
-            path_text(&affected.path),
-            escape(affected.problem.as_bytes())
-        ))?;
-    }
-    let unnamed = report.affected_total.saturating_sub(report.affected.len() as u64);
-    if unnamed > 0 {
-        out.line(format!("affected: {} more", count(unnamed)))?;
-    }
+    print_affected(out, report)?;
     if out.quiet && report.is_clean() {
         return Ok(());
     }
@@ -120,12 +109,24 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
     Ok(())
 }
 
+/// Prints the files of snapshots that can't be restored.
+pub(super) fn print_affected(out: &mut Out, report: &CheckReport) -> Result<()> {
+    for affected in &report.affected {
+        let snapshot = &affected.snapshot.to_string()[..8];
+        out.line(format!(
+            "affected: {snapshot}:{}  {}",
+            path_text(&affected.path),
+            escape(affected.problem.as_bytes())
+        ))?;
+    }
+    let unnamed = report.affected_total.saturating_sub(report.affected.len() as u64);
+    if unnamed > 0 {
+        out.line(format!("affected: {} more", count(unnamed)))?;
+    }
+    Ok(())
+}
+
 fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
-    let affected = report.affected.iter().map(|affected| JsonAffected {
-        snapshot: affected.snapshot.to_string(),
-        path: JsonPath::new(affected.path.as_os_str().as_bytes()),
-        problem: &affected.problem,
-    });
     JsonCheck {
         clean: report.is_clean(),
         snapshots: report.snapshots,
@@ -137,13 +138,22 @@ fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
         unlisted_packs: report.unlisted_packs,
         faults: json_faults(&report.faults),
         faults_total: report.faults_total,
-        affected: affected.collect(),
+        affected: json_affected(report),
         affected_total: report.affected_total,
         notes: json_faults(&report.notes),
     }
 }
 
-fn json_faults<'a>(faults: &'a [Fault]) -> Vec<JsonFault<'a>> {
+pub(super) fn json_affected(report: &CheckReport) -> Vec<JsonAffected<'_>> {
+    let affected = report.affected.iter().map(|affected| JsonAffected {
+        snapshot: affected.snapshot.to_string(),
+        path: JsonPath::new(affected.path.as_os_str().as_bytes()),
+        problem: &affected.problem,
+    });
+    affected.collect()
+}
+
+pub(super) fn json_faults<'a>(faults: &'a [Fault]) -> Vec<JsonFault<'a>> {
     let json = |fault: &'a Fault| JsonFault {
         object: &fault.object,
         problem: &fault.problem,

@@ -13,6 +13,7 @@ mod init;
 pub(crate) mod json;
 mod key;
 mod records;
+mod repair;
 mod restore;
 mod snapshots;
 mod stats;
@@ -40,6 +41,7 @@ pub(crate) use records::{
     BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_compact, records_delete, records_followed,
     records_load, records_promoted, records_put, records_stats, records_verify, records_versions,
 };
+pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;

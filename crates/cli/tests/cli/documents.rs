@@ -50,6 +50,7 @@ fn every_command_has_its_section() {
         "diff",
         "stats",
         "check",
+        "repair",
         "key",
         "records load",
         "records put",

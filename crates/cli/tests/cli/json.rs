@@ -102,6 +102,9 @@ fn keys_and_checks_print_what_is_documented() {
         report["clean"] == false && !report["faults"].as_array().unwrap().is_empty(),
         "{report}"
     );
+    let report = tables.document("repair", &json(&["repair", "--dry-run"]).out);
+    assert!(report["dry_run"] == true && report["affected_total"] == 1, "{report}");
+    assert_eq!(tables.document("repair", &json(&["repair"]).out)["clean"], false);
 }
 
 #[test]

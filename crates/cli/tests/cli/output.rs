@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::support::{Home, run};
 
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 27] = [
     &["init"],
     &["backup"],
     &["snapshots"],
@@ -16,6 +16,7 @@ const COMMANDS: [&[&str]; 26] = [
     &["diff"],
     &["stats"],
     &["check"],
+    &["repair"],
     &["key"],
     &["key", "list"],
     &["key", "add"],

@@ -142,8 +142,15 @@ fn a_backup_that_meets_damage_names_it_and_code_3() {
     let found = home.run(["check", "--read-data"]);
     assert!(found.code == 4 && found.out.contains("data.bin"), "{found:?}");
     // The damage can be repaired as the documentation says.
-    std::fs::rename(&damaged, home.path("damaged-pack")).unwrap();
-    home.ok(["backup", "files", "--similarity", "off"]);
+    let ran = home.run(["repair"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(
+        ran.out.contains("set aside: packs/") && ran.out.contains("data.bin") && ran.out.contains("LOST: "),
+        "{ran:?}"
+    );
+    assert!(!damaged.exists() && home.path("repo/damaged/packs").exists());
+    let said = home.ok(["backup", "files"]);
+    assert!(said.contains("were lost are stored again"), "{said}");
     home.ok(["restore", &home.at("files/deep/data.bin"), "mended"]);
     assert!(std::fs::read(home.path("mended/data.bin")).unwrap() == bytes);
 }
@@ -165,7 +172,78 @@ fn a_snapshot_that_cannot_be_read_hides_no_other() {
     home.ok(["ls", &ids[1]]);
     home.fails(4, ["check"]);
     // The damaged snapshot might be the latest.
-    home.fails(1, ["ls", "latest"]);
+    let ran = home.run(["ls", "latest"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.err.contains(&ids[0]) && ran.err.contains("might be newer"),
+        "{ran:?}"
+    );
+    assert!(home.ok(["repair"]).contains("nothing is lost"));
+    assert!(home.path("repo/damaged/snapshots").join(&ids[0]).exists());
+    home.ok(["check"]);
+    assert!(
+        home.ok(["repair", "--delete-damaged"])
+            .contains("1 file that earlier repairs")
+    );
+    assert!(!home.path("repo/damaged/snapshots").join(&ids[0]).exists());
+}
+
+#[test]
+fn a_lost_config_is_made_again_and_no_other_repository_is_made_in_its_place() {
+    let home = Home::with_snapshot();
+    let config = home.path("repo/config");
+    let bytes = std::fs::read(&config).unwrap();
+    for damaged in [None, Some(b"damaged".to_vec()), Some([&bytes[..], b"!"].concat())] {
+        std::fs::remove_file(&config).unwrap();
+        if let Some(damaged) = &damaged {
+            std::fs::write(&config, damaged).unwrap();
+        }
+        let said = home.fails(1, ["snapshots"]);
+        assert!(said.contains("config") && said.contains("ibid repair"), "{said}");
+        let said = home.fails(1, ["init", CHEAP[0], CHEAP[1]]);
+        assert!(
+            said.contains("Do not run `ibid init` there") || said.contains("there is a repository"),
+            "{said}"
+        );
+        home.fails(1, ["repair", "--dry-run"]);
+        let said = home.ok(["repair"]);
+        assert!(said.contains("made the config again"), "{said}");
+        assert!(std::fs::read(&config).unwrap() == bytes);
+        home.ok(["check", "--read-data"]);
+    }
+    // Without a copy of it, too.
+    std::fs::remove_file(&config).unwrap();
+    std::fs::remove_file(home.path("repo/config.copy")).unwrap();
+    for kept in ["snapshots", "keys", "sketches", "index"] {
+        for command in [
+            &["snapshots"][..],
+            &["init", CHEAP[0], CHEAP[1]],
+            &["backup", "--init", "files"],
+            &["repair"],
+        ] {
+            let said = home.fails(1, command);
+            assert!(said.contains("Do not run `ibid init` there"), "{said}");
+        }
+        let _ = std::fs::remove_dir_all(home.path("repo").join(kept));
+    }
+}
+
+#[test]
+fn a_backup_says_that_packs_are_missing_and_code_3_until_a_repair() {
+    let home = Home::with_snapshot();
+    let gone = packs(&home)
+        .into_iter()
+        .max_by_key(|pack| pack.metadata().unwrap().len())
+        .unwrap();
+    std::fs::remove_file(&gone).unwrap();
+    let ran = home.run(["backup", "files"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains("1 pack of the repository: 1 missing"), "{ran:?}");
+    assert!(ran.out.contains("that were lost are stored again"), "{ran:?}");
+    assert_eq!(home.run(["backup", "files"]).code, 3);
+    assert!(home.ok(["repair"]).contains("1 missing pack that nothing needs"));
+    home.ok(["backup", "files"]);
+    assert!(home.ok(["repair"]).contains("nothing to repair"));
 }
 
 /// A program started with an ignored signal keeps ignoring it, as `nohup` needs.

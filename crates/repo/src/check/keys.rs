@@ -1,16 +1,26 @@
-//! Checks key slots and sketch files.
+//! Checks the copy of the config, key slots and sketch files.
 
 use ibid_format::FileId;
 use ibid_format::slot::{self, Slot};
 
 use super::checking::Checking;
-use crate::layout::{folder, name_in};
+use crate::layout::{config_copy_name, folder, name_in};
+use crate::repair::copy_differs;
 use crate::{Result, similar};
 
-/// Range of a key file that holds the id of its repository.
-const REPOSITORY_IN_SLOT: std::ops::Range<usize> = 8..24;
-
 impl Checking<'_> {
+    /// Compares the copy of the config with the config, which has opened the repository.
+    pub(super) fn config_copy(&self) -> Result<()> {
+        let problem = match copy_differs(&self.repository.files) {
+            Ok(false) => return Ok(()),
+            Ok(true) => "it differs from the config, so it could not replace that".to_owned(),
+            Err(error) if error.is_fault() => error.problem(),
+            Err(error) => return Err(error),
+        };
+        self.fault(config_copy_name(), problem);
+        Ok(())
+    }
+
     pub(super) fn keys(&self) -> Result<()> {
         if !self.repository.is_encrypted() {
             return Ok(());
@@ -62,10 +72,7 @@ impl Checking<'_> {
     fn is_own_slot(&self, id: FileId) -> Result<bool> {
         let name = name_in(folder::KEYS, id);
         let mut bytes = self.repository.files.storage.get(&name, slot::LIMIT)?;
-        let Some(header) = bytes.get_mut(REPOSITORY_IN_SLOT) else {
-            return Ok(true);
-        };
-        header.copy_from_slice(&self.repository.id().0);
+        slot::set_repository(&mut bytes, self.repository.id());
         Ok(Slot::parse(id, &bytes).is_ok_and(|slot| slot.note(&self.repository.files.keys).is_ok()))
     }
 }

@@ -51,6 +51,7 @@ impl Repository {
             unlisted_packs: loaded.unlisted.len() as u64,
             ..CheckReport::default()
         };
+        checking.config_copy()?;
         checking.keys()?;
         let sketches = checking.sketches()?;
         for file in &loaded.damaged {

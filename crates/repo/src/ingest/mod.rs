@@ -300,6 +300,7 @@ impl Repository {
         let loaded = LoadedIndex::load(self, View::Writer)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
+            crate::repair::keep_copy(&self.files)?;
             self.retain_copies(&loaded)?;
         }
         Ok(loaded)

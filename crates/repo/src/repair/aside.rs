@@ -103,7 +103,7 @@ pub(crate) fn packs_set_aside(files: &Files) -> Result<HashSet<FileId>> {
 }
 
 /// Stores bytes below `damaged/`, unless they are there. Returns how many were written.
-fn put_aside(storage: &dyn Storage, name: &Name, bytes: &[u8]) -> Result<u64> {
+pub(super) fn put_aside(storage: &dyn Storage, name: &Name, bytes: &[u8]) -> Result<u64> {
     for number in 0..NAMES_MAX {
         let suffix = if number == 0 {
             String::new()

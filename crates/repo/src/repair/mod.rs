@@ -23,6 +23,7 @@
 //! same ids. Readers that meet a pack which has gone report that, and find its chunks when they begin again.
 
 mod aside;
+mod config;
 mod examine;
 mod report;
 mod salvage;
@@ -31,6 +32,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) use aside::packs_set_aside;
+pub(crate) use config::{copy_differs, keep_copy};
 use examine::DamagedPack;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::Name;
@@ -94,6 +96,7 @@ impl Repository {
         }
         let damaged = repairing.examine()?;
         repairing.packs(damaged)?;
+        repairing.config_copy()?;
         repairing.snapshots()?;
         repairing.keys()?;
         repairing.sketches()?;

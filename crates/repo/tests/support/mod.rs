@@ -5,6 +5,7 @@ pub mod crash;
 pub mod damage;
 pub mod deltas;
 pub mod reads;
+pub mod repair;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

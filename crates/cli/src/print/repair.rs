@@ -1,0 +1,130 @@
+//! Prints `repair`.
+
+use ibid_repo::{Fault, RepairReport, Result};
+use ibid_terminal::escape;
+use ibid_terminal::number::{count, counted, size};
+use serde::Serialize;
+
+use super::check::{JsonAffected, JsonFault, json_affected, json_faults, print_affected};
+use super::{About, Out};
+
+#[derive(Serialize)]
+struct JsonRepair<'a> {
+    dry_run: bool,
+    clean: bool,
+    config_made: bool,
+    packs: u64,
+    salvaged_frames: u64,
+    salvaged_bytes: u64,
+    lost_frames: u64,
+    listed_packs: u64,
+    forgotten_packs: u64,
+    set_aside: Vec<JsonFault<'a>>,
+    deleted: Vec<JsonFault<'a>>,
+    left: Vec<JsonFault<'a>>,
+    deleted_aside: u64,
+    written_bytes: u64,
+    faults: Vec<JsonFault<'a>>,
+    faults_total: u64,
+    affected: Vec<JsonAffected<'a>>,
+    affected_total: u64,
+}
+
+/// Prints what a repair did, or would do, and what is lost.
+pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_made: bool) -> Result<()> {
+    if out.json {
+        return out.document("repair", about, &document(report, config_made));
+    }
+    if config_made {
+        out.line("made the config again from its copy")?;
+    }
+    let would = if report.dry_run { "would be " } else { "" };
+    list(out, &format!("{would}set aside"), &report.set_aside)?;
+    list(out, &format!("{would}deleted"), &report.deleted)?;
+    list(out, "left as it is", &report.left)?;
+    print_affected(out, &report.check)?;
+    if out.quiet && report.is_clean() {
+        return Ok(());
+    }
+    let packs = |packs| counted(packs, "pack", "packs");
+    out.line(format!("examined {}", packs(report.packs)))?;
+    if report.salvaged_frames + report.lost_frames > 0 {
+        out.line(format!(
+            "  of damaged packs, {} ({}) {would}salvaged, {} lost",
+            counted(report.salvaged_frames, "frame", "frames"),
+            size(report.salvaged_bytes),
+            count(report.lost_frames)
+        ))?;
+    }
+    if report.listed_packs > 0 {
+        out.line(format!("  {} {would}listed again", packs(report.listed_packs)))?;
+    }
+    if report.forgotten_packs > 0 {
+        let packs = counted(report.forgotten_packs, "missing pack", "missing packs");
+        out.line(format!("  {packs} that nothing needs {would}forgotten"))?;
+    }
+    if report.deleted_aside > 0 {
+        let files = counted(report.deleted_aside, "file", "files");
+        out.line(format!("  {files} that earlier repairs had set aside {would}deleted"))?;
+    }
+    end(out, report)
+}
+
+/// Prints what is left to do.
+fn end(out: &mut Out, report: &RepairReport) -> Result<()> {
+    if report.is_clean() {
+        return out.line("nothing to repair");
+    }
+    if report.dry_run {
+        return out.line("nothing was written (--dry-run)");
+    }
+    if !report.set_aside.is_empty() {
+        out.line("What was set aside is below `damaged` in the repository. `ibid repair --delete-damaged` deletes it")?;
+    }
+    if !report.left.is_empty() {
+        out.line("Check the disk and the permissions of what was left, then run `ibid repair` again")?;
+    }
+    match report.check.affected_total {
+        0 if report.check.is_clean() => out.line("repaired: nothing is lost"),
+        0 => out.line(format!(
+            "{} left; no file of a snapshot is lost",
+            counted(report.check.faults_total, "fault is", "faults are")
+        )),
+        files => out.line(format!(
+            "LOST: {} of snapshots cannot be restored whole. Back up the same files again: what they still have \
+             comes back, in these snapshots too",
+            counted(files, "file or folder", "files or folders")
+        )),
+    }
+}
+
+fn list(out: &mut Out, what: &str, faults: &[Fault]) -> Result<()> {
+    for fault in faults {
+        let (object, problem) = (escape(fault.object.as_bytes()), escape(fault.problem.as_bytes()));
+        out.line(format!("{what}: {object}: {problem}"))?;
+    }
+    Ok(())
+}
+
+fn document(report: &RepairReport, config_made: bool) -> JsonRepair<'_> {
+    JsonRepair {
+        dry_run: report.dry_run,
+        clean: report.is_clean() && !config_made,
+        config_made,
+        packs: report.packs,
+        salvaged_frames: report.salvaged_frames,
+        salvaged_bytes: report.salvaged_bytes,
+        lost_frames: report.lost_frames,
+        listed_packs: report.listed_packs,
+        forgotten_packs: report.forgotten_packs,
+        set_aside: json_faults(&report.set_aside),
+        deleted: json_faults(&report.deleted),
+        left: json_faults(&report.left),
+        deleted_aside: report.deleted_aside,
+        written_bytes: report.written,
+        faults: json_faults(&report.check.faults),
+        faults_total: report.check.faults_total,
+        affected: json_affected(&report.check),
+        affected_total: report.check.affected_total,
+    }
+}

@@ -1,0 +1,140 @@
+//! The copy of the config, and the config from its copy.
+//!
+//! Both have the same bytes. A repository without its config can't be opened by anyone, so there are two.
+
+use std::sync::Arc;
+
+use ibid_format::config;
+use ibid_storage::{ErrorKind, Storage};
+
+use super::Repairing;
+use super::aside::{delete, put_aside};
+use crate::files::Files;
+use crate::layout::{config_copy_name, config_name};
+use crate::repository::read_header;
+use crate::{Error, Probe, Repository, Result};
+
+impl Repository {
+    /// Returns what the copy of the config says of a repository without a password; `None` if there is no copy,
+    /// or if the config is there and is the same.
+    ///
+    /// # Errors
+    /// A copy that can't be parsed; errors of the storage.
+    pub fn probe_copy(storage: &dyn Storage) -> Result<Option<Probe>> {
+        let Some(copy) = get(storage, false)? else {
+            return Ok(None);
+        };
+        if get(storage, true)?.as_ref() == Some(&copy) {
+            return Ok(None);
+        }
+        let header = read_header(storage, &copy)?;
+        Ok(Some(Probe {
+            id: header.repository,
+            encrypted: header.encrypted,
+        }))
+    }
+
+    /// Makes a lost or damaged config again from its copy, if the copy opens the repository with this password.
+    /// Moves a damaged config below `damaged/`. Returns whether there was anything to do.
+    ///
+    /// # Errors
+    /// Those of [`open`](Repository::open) if the copy does not open the repository either, or there is none;
+    /// errors of the storage.
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository, Storage};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let options = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// Repository::init(storage.clone(), Some(b"secret"), &options)?;
+    /// storage.delete(&ibid_storage::Name::new("config").unwrap())?;
+    /// assert!(Repository::repair_config(storage.clone(), Some(b"secret"))?);
+    /// Repository::open(storage, Some(b"secret"))?;
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn repair_config(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<bool> {
+        let error = match Repository::open(storage.clone(), password) {
+            Ok(_) => return Ok(false),
+            // A newer version of this program wrote it.
+            Err(
+                error @ Error::ConfigDamaged {
+                    source: ibid_format::Error::Version { .. },
+                },
+            ) => return Err(error),
+            Err(error) => error,
+        };
+        let config = get(storage.as_ref(), true)?;
+        let copy = get(storage.as_ref(), false)?;
+        let Some(copy) = copy.filter(|copy| config.as_ref() != Some(copy)) else {
+            return Err(error);
+        };
+        Repository::open_with(storage.clone(), &copy, password)?;
+        if let Some(config) = config {
+            put_aside(storage.as_ref(), &config_name(), &config)?;
+            delete(storage.as_ref(), &config_name())?;
+        }
+        match storage.put(&config_name(), &[&copy]) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Repairing<'_> {
+    /// Makes the copy of the config again if it is missing or differs: the config has opened the repository.
+    pub(super) fn config_copy(&mut self) -> Result<()> {
+        let storage = self.repository.files.storage.as_ref();
+        let copy = match get(storage, false) {
+            Ok(copy) => copy,
+            Err(error) if error.is_fault() => {
+                self.leave(config_copy_name(), error.problem());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if copy.is_some() && copy == get(storage, true)? {
+            return Ok(());
+        }
+        if copy.is_some() {
+            self.delete(config_copy_name(), "it differs from the config".to_owned())?;
+        }
+        if !self.options.dry_run {
+            keep_copy(&self.repository.files)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the copy of the config, if there is none.
+pub(crate) fn keep_copy(files: &Files) -> Result<()> {
+    let storage = &files.storage;
+    match storage.size(&config_copy_name()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        found => return Ok(found.map(drop)?),
+    }
+    let bytes = storage.get(&config_name(), config::LIMIT)?;
+    match storage.put(&config_copy_name(), &[&bytes]) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether there is a copy of the config that differs from it.
+pub(crate) fn copy_differs(files: &Files) -> Result<bool> {
+    let copy = get(files.storage.as_ref(), false)?;
+    Ok(copy.is_some() && copy != get(files.storage.as_ref(), true)?)
+}
+
+/// Returns the bytes of the config or of its copy, if it is there. More than a config has are cut off.
+fn get(storage: &dyn Storage, is_config: bool) -> Result<Option<Vec<u8>>> {
+    let name = if is_config { config_name() } else { config_copy_name() };
+    match storage.get(&name, config::LIMIT) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::TooLarge => {
+            let mut bytes = vec![0; config::LIMIT as usize];
+            storage.read_at(&name, 0, &mut bytes)?;
+            Ok(Some(bytes))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
