@@ -6,6 +6,9 @@
 //! ibid-sim repair [--seeds N] [--seed S]     repairs of damaged repositories, crashed at random operations
 //! ibid-sim kill --ibid PATH [--rounds N] [--seed S] [--cache FOLDER]    the real program on a real disk, killed at
 //!                                            random moments, with a cache that is damaged now and then
+//! ibid-sim model  [--seeds N] [--seed S] [--without RULE|each]    a model of the protocol of docs/prune.md
+//! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each]    backups, prunes and restores at once, killed at
+//!                                            random calls of the storage
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
@@ -19,6 +22,7 @@ mod damage;
 mod kill;
 mod memory;
 mod model;
+mod prune;
 mod repair;
 mod report;
 #[path = "../../crates/repo/tests/support/mod.rs"]
@@ -57,8 +61,8 @@ impl Flags {
     }
 }
 
-const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory [--seed S] [--seeds N] [--rounds N] [--ibid PATH] \
-                     [--cache FOLDER] [--files N] [--mib N]";
+const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory|model|prune [--seed S] [--seeds N] [--rounds N] \
+                     [--ibid PATH] [--cache FOLDER] [--files N] [--mib N] [--without RULE|each]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
@@ -71,6 +75,7 @@ fn main() -> Result<(), String> {
         "kill" => kill::run(&flags),
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),
+        "prune" => prune::run(&flags),
         _ => return Err(USAGE.to_owned()),
     }
     Ok(())

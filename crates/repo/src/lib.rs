@@ -75,6 +75,9 @@ pub use ingest::{BackupOptions, BackupSummary, Compression, Hints, Similarity, S
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
+#[cfg(feature = "breakable-rules")]
+#[doc(hidden)]
+pub use prune::rules::{Rule, leave_out};
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 pub use repair::{RepairOptions, RepairReport};
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};

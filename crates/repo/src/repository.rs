@@ -454,7 +454,7 @@ impl Repository {
     }
 
     pub(crate) fn tree_reader(&self) -> Result<ChunkReader<'_>> {
-        Ok(ChunkReader::new(&self.files, self.loaded()?, TREE_CACHE))
+        Ok(ChunkReader::new(&self.files, self.loaded()?, TREE_CACHE).looking_again(self))
     }
 
     /// Returns a reader for very many frames. Its cache of decoded frames takes most of the memory
@@ -465,7 +465,7 @@ impl Repository {
         const BUDGET_MIN: u64 = 16 << 20;
         // `readers_max` divides the other half of the buffers among the threads that read.
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
-        ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN))
+        ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN)).looking_again(self)
     }
 
     /// Returns how many threads can read frames at once with the memory that is left beside a

@@ -87,7 +87,10 @@ fn group_by(names: &[GroupName]) -> GroupBy {
 /// Asks whether to forget most of a group.
 fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Result<()> {
     let all: usize = groups.iter().map(|group| group.snapshots.len()).sum();
-    let what = format!("{} of {all} snapshots would be forgotten, more than half of a group", ids.len());
+    let what = format!(
+        "{} of {all} snapshots would be forgotten, more than half of a group",
+        ids.len()
+    );
     if context.global.json || !std::io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "{what}. See them with --dry-run, and add --yes to forget them"
@@ -122,7 +125,11 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
                 }
             }
         }
-        let is_wanted = |id: &FileId| args.snapshots.iter().any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()));
+        let is_wanted = |id: &FileId| {
+            args.snapshots
+                .iter()
+                .any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()))
+        };
         forgotten.retain(|info| is_wanted(&info.id));
     }
     let (mut back, mut outcome) = (Vec::new(), Outcome::Done);

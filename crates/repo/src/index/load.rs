@@ -30,6 +30,7 @@ use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
 use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
+use crate::prune::rules::{self, Rule};
 use crate::scratch::Scratch;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -552,7 +553,7 @@ impl Loading {
         suspects.sort_unstable_by_key(|(depth, number, _)| (*depth, *number));
         for (depth, number, bases) in suspects {
             let lacks = |base: &ChunkPrefix| find_base(&self.loaded, *base, depth).is_none();
-            if bases.iter().any(lacks) {
+            if rules::holds(Rule::Closure) && bases.iter().any(lacks) {
                 self.loaded.index.lose([number]);
             }
         }

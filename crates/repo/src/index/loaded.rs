@@ -9,6 +9,7 @@ use crate::Result;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
 use crate::prune::PruneState;
+use crate::prune::rules::{self, Rule};
 
 /// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
@@ -47,6 +48,7 @@ impl View {
     pub(super) fn left_out(&self, state: &PruneState) -> Vec<FileId> {
         let mut packs = match self {
             View::Reader => return Vec::new(),
+            View::Writer if !rules::holds(Rule::CondemnedIsMissing) => return Vec::new(),
             View::Writer => Vec::new(),
             View::Without(packs) => packs.clone(),
         };

@@ -160,9 +160,15 @@ impl Shard {
 /// Chunks and their places, in shards that several threads can use at once.
 pub(super) struct MemoryIndex {
     shards: Vec<Mutex<Shard>>,
-    /// Places of chunks that have another place above. There are few: only backups that ran at once
-    /// store a chunk twice.
-    copies: Mutex<Vec<IndexedChunk>>,
+    /// Places of chunks that have another place above: backups that ran at once have stored them twice, or a
+    /// prune has moved them. Sorted once all are known.
+    copies: Mutex<Copies>,
+}
+
+#[derive(Default)]
+struct Copies {
+    places: Vec<IndexedChunk>,
+    is_sorted: bool,
 }
 
 impl MemoryIndex {
@@ -192,8 +198,15 @@ impl MemoryIndex {
 
     /// Returns all other places of chunks whose ids begin with this prefix.
     pub(super) fn copies(&self, prefix: ChunkPrefix) -> Vec<(ChunkId, Place)> {
-        let copies = self.copies.lock().expect("no holder of this lock panics");
-        let found = copies.iter().filter(|copy| copy.id.starts_with(&prefix.0));
+        let mut copies = self.copies.lock().expect("no holder of this lock panics");
+        if !copies.is_sorted {
+            copies.places.sort_unstable_by_key(|copy| copy.id);
+            copies.is_sorted = true;
+        }
+        let start = copies.places.partition_point(|copy| copy.id[..] < prefix.0[..]);
+        let found = copies.places[start..]
+            .iter()
+            .take_while(|copy| copy.id.starts_with(&prefix.0));
         found.map(|copy| (ChunkId(copy.id), copy.place())).collect()
     }
 
@@ -218,7 +231,8 @@ impl MemoryIndex {
         })?;
         if let Some(copy) = copy {
             let mut copies = self.copies.lock().expect("no holder of this lock panics");
-            copies.push(IndexedChunk::new(id, copy));
+            copies.places.push(IndexedChunk::new(id, copy));
+            copies.is_sorted = false;
         }
         Ok(())
     }
@@ -232,7 +246,12 @@ impl MemoryIndex {
     /// Returns the memory in use, bytes.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |shard: &Mutex<Shard>| shard.lock().expect("no holder of this lock panics").bytes();
-        let copies = self.copies.lock().expect("no holder of this lock panics").capacity();
+        let copies = self
+            .copies
+            .lock()
+            .expect("no holder of this lock panics")
+            .places
+            .capacity();
         self.shards.iter().map(bytes).sum::<u64>() + (copies * size_of::<IndexedChunk>()) as u64
     }
 

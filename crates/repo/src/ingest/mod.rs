@@ -63,6 +63,7 @@ use crate::cache::Complete;
 use crate::index::{LoadedIndex, View};
 use crate::layout::folder;
 use crate::prune::PruneState;
+use crate::prune::rules::{self, Rule};
 use crate::session::{OpenSession, SessionEnd};
 use crate::similar;
 use crate::snapshots::next_sequence;
@@ -155,14 +156,25 @@ impl Repository {
     ) -> Result<Option<BackupSummary>> {
         let started = Instant::now();
         let paths = recorded_paths(&input);
-        let mut session = if options.dry_run {
-            None
-        } else {
-            let session = OpenSession::begin(&self.files, "backup", &options.program, &paths)?;
-            // Before this, a pruner may delete what the index lists.
-            Some(session)
-        };
-        let done = self.back_up(started, input, paths, filter, unresolved, options, session.as_mut());
+        let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
+        // A pruner may delete what an index lists that was read before.
+        let early = (!rules::holds(Rule::SessionFirst))
+            .then(|| self.load_own_index(options))
+            .transpose()?;
+        let mut session = (!options.dry_run).then(begin).transpose()?;
+        let loaded = early.map_or_else(|| self.load_own_index(options), Ok);
+        let done = loaded.and_then(|loaded| {
+            self.back_up(
+                started,
+                input,
+                paths,
+                filter,
+                unresolved,
+                options,
+                loaded,
+                session.as_mut(),
+            )
+        });
         if let Some(session) = session
             && let Err(error) = session.end(&self.files)
         {
@@ -181,9 +193,9 @@ impl Repository {
         filter: Arc<Filter>,
         unresolved: u64,
         options: &BackupOptions,
+        loaded: LoadedIndex,
         mut session: Option<&mut OpenSession>,
     ) -> Result<Option<BackupSummary>> {
-        let loaded = self.load_own_index(options)?;
         let origin = self.origin(&input, paths, options)?;
         let parent_is_complete = origin
             .parent
@@ -220,7 +232,14 @@ impl Repository {
         self.monitor.check_cancelled()?;
         let stored = match &mut session {
             Some(session) if !skipped => match session.put(&self.files, &snapshot)? {
-                SessionEnd::Void => return Ok(None),
+                SessionEnd::Void if rules::holds(Rule::WalkAgain) => return Ok(None),
+                SessionEnd::Void => {
+                    **session = OpenSession::begin(&self.files, "backup", &options.program, &snapshot.paths)?;
+                    match session.put(&self.files, &snapshot)? {
+                        SessionEnd::Void => return Ok(None),
+                        SessionEnd::Stored(size) => Some((session.id, size)),
+                    }
+                }
                 SessionEnd::Stored(size) => Some((session.id, size)),
             },
             _ => None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ibid_format::{FileId, snapshot};
 use ibid_storage::{ErrorKind, Name};
 
+use super::rules::{self, Rule};
 use super::{PruneOptions, PruneState, WaitingFor};
 use crate::layout::{folder, name_in};
 use crate::session::SessionState;
@@ -50,6 +51,9 @@ impl Repository {
 
     /// Ends a session by a void file in its snapshot's place. If the snapshot came first, that ends it, too.
     pub(super) fn end_session(&self, id: FileId) -> Result<()> {
+        if !rules::holds(Rule::Fence) {
+            return self.delete_if_there(&name_in(folder::SESSIONS, id));
+        }
         let bytes = snapshot::encode_void(&self.files.keys, id).map_err(Error::damaged("a void file"))?;
         match self.files.storage.put(&name_in(folder::SNAPSHOTS, id), &[&bytes]) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),

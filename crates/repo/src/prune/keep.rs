@@ -6,6 +6,7 @@ use ibid_format::pack::PackSummary;
 use ibid_format::run::ShortId;
 use ibid_format::{ChunkPrefix, FileId};
 
+use super::rules::{self, Rule};
 use crate::index::{IdMap, LoadedIndex, find_base};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
@@ -83,7 +84,7 @@ impl Repository {
         for (number, pack) in kept.index.packs() {
             self.monitor.check_cancelled()?;
             now_known.packs.insert(ShortId::of_file(pack.id), 0)?;
-            if !Known::has_pack(known, pack.id)? {
+            if rules::holds(Rule::BasesStay) && !Known::has_pack(known, pack.id)? {
                 search.frames_of(number)?;
             }
         }
@@ -136,7 +137,7 @@ impl Repository {
 }
 
 impl Search<'_> {
-    /// Keeps a frame of `all`, and what it is decoded from.
+    /// Keeps a frame of `all` with its pack, and what they are decoded from.
     fn keep(&mut self, frame: u32) -> Result<()> {
         let mut todo = vec![frame];
         while let Some(frame) = todo.pop() {
@@ -145,8 +146,9 @@ impl Search<'_> {
             }
             let found = self.all.index.frame(frame);
             let pack = self.all.index.pack(found.pack);
-            if self.goes.contains(&pack.id) {
-                self.needed.insert(pack.id);
+            if self.goes.contains(&pack.id) && self.needed.insert(pack.id) && rules::holds(Rule::BasesStay) {
+                // It stays as a whole, so all its frames keep their bases.
+                todo.extend(self.all.index.frames_of(found.pack));
             }
             if found.depth > 0 {
                 let bases = self.bases(pack.id, pack.size, found.offset)?;

@@ -18,7 +18,10 @@ mod log;
 mod options;
 mod plan;
 mod repack;
+pub(crate) mod rules;
 mod sweep;
+
+use std::collections::HashSet;
 
 use ibid_format::FileId;
 use ibid_format::prune_log::{Batch, Entry};
@@ -30,6 +33,7 @@ use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, clock};
 use keep::Known;
 use plan::Plan;
+use rules::Rule;
 
 /// Times that a pruner begins again because another one was faster.
 const TRIES_MAX: usize = 10;
@@ -40,8 +44,8 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
-        let loaded = LoadedIndex::load(self, View::Writer)?;
         let snapshots = self.snapshots()?;
+        let loaded = LoadedIndex::load(self, View::Writer)?;
         Ok(Plan::make(self, &loaded, &snapshots, options)?.estimate)
     }
 
@@ -89,9 +93,10 @@ impl Repository {
     /// pruner was faster.
     fn condemn_garbage(&self, options: &PruneOptions, summary: &mut PruneSummary) -> Result<Option<Condemned>> {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
+        let snapshots = self.snapshots()?;
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
-        let snapshots = self.snapshots()?;
+        self.refresh();
         let plan = Plan::make(self, &loaded, &snapshots, options)?;
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {
@@ -121,12 +126,13 @@ impl Repository {
     /// on since `before`.
     #[allow(clippy::type_complexity, reason = "two results of one computation")]
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<(Option<Entry>, Option<Known>)>> {
+        // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
+        let snapshots = self.snapshots()?;
         let all = LoadedIndex::load(self, View::Writer)?;
         let kept = LoadedIndex::load(self, View::Without(goes.clone()))?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
             return Ok(None);
         }
-        let snapshots = self.snapshots()?;
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
         let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
         packs.sort_unstable();
@@ -144,7 +150,9 @@ impl Repository {
             packs,
             seen: None,
         });
-        Ok(Some((Some(entry), Some(known))))
+        // Packs that were condemned before were looked at by another pruner, at another time.
+        let known = before.entry.batches.is_empty().then_some(known);
+        Ok(Some((Some(entry), known)))
     }
 
     /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `known` says what was
@@ -157,12 +165,15 @@ impl Repository {
                 return Ok(());
             }
             if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
-                let open: Vec<FileId> = self
+                let mut open: Vec<FileId> = self
                     .files
                     .list(folder::SESSIONS)?
                     .into_iter()
                     .map(|(id, _)| id)
                     .collect();
+                if !rules::holds(Rule::Seen) {
+                    open.clear();
+                }
                 let mut entry = state.entry.clone();
                 for batch in &mut entry.batches {
                     if batch.seen.is_none() {
@@ -197,13 +208,16 @@ impl Repository {
     /// if the log has gone on.
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
+        let snapshots = self.snapshots()?;
         let all = LoadedIndex::load(self, View::Reader)?;
         let kept = LoadedIndex::load(self, View::Writer)?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
             return Ok(None);
         }
-        let snapshots = self.snapshots()?;
-        let (released, _) = self.still_needed(&all, &kept, &snapshots, known, &condemned)?;
+        let released = match rules::holds(Rule::MarkAgain) {
+            true => self.still_needed(&all, &kept, &snapshots, known, &condemned)?.0,
+            false => HashSet::new(),
+        };
         let mut entry = Entry {
             verified: self.verified(&all)?,
             ..state.entry.clone()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use ibid_format::pack::PackKind;
 
+use super::rules::{self, Rule};
 use super::{PruneEstimate, PruneOptions};
 use crate::index::{Dependencies, LoadedIndex, NumberSet, PairSorter, Pairs};
 use crate::tree::Reach;
@@ -90,7 +91,9 @@ impl Plan {
         let repack_max = options.max_repack.map_or(u64::MAX, |limit| limit.of(total));
         choice.worst_first(options.max_unused.of(total), repack_max);
         choice.alike(repack_max);
-        choice.with_dependents(&mut bases, repack_max)?;
+        if rules::holds(Rule::BasesStay) {
+            choice.with_dependents(&mut bases, repack_max)?;
+        }
         let goes: Vec<u32> = choice.goes.iter().collect();
         let mut estimate = PruneEstimate {
             needed: sum(|of_pack| of_pack.needed),

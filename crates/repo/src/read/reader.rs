@@ -12,8 +12,10 @@ use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
 use super::verified::Verified;
 use crate::files::Files;
-use crate::index::{LoadedIndex, Place};
-use crate::{Error, Result};
+use crate::index::{LoadedIndex, Place, View};
+use crate::prune::PruneState;
+use crate::prune::rules::{self, Rule};
+use crate::{Error, Repository, Result};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
 /// repositories crafted to keep readers busy.
@@ -22,6 +24,10 @@ pub(crate) const FRAMES_MAX: u32 = 1 << 14;
 const VERIFIED_SHARE: u64 = 64;
 /// The least, bytes: bases of one frame.
 const VERIFIED_MIN: u64 = 64 << 10;
+/// Times that a chunk is looked for again while prunes run.
+const LOOKS_MAX: usize = 5;
+/// Cache of decoded frames in a reader of what was moved, bytes.
+const FRESH_CACHE: u64 = 8 << 20;
 /// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -149,6 +155,10 @@ pub(crate) struct ChunkReader<'a> {
     /// Buffers for sealed frames and for assembled chunks.
     buffers: Mutex<Vec<Vec<u8>>>,
     lists: Mutex<Vec<CopyLists>>,
+    /// What a prune may have moved is looked for again in this repository, if any.
+    again: Option<&'a Repository>,
+    /// Where everything is now.
+    fresh: Mutex<Option<Arc<LoadedIndex>>>,
 }
 
 impl<'a> ChunkReader<'a> {
@@ -164,6 +174,17 @@ impl<'a> ChunkReader<'a> {
             decoders: Mutex::default(),
             buffers: Mutex::default(),
             lists: Mutex::default(),
+            again: None,
+            fresh: Mutex::default(),
+        }
+    }
+
+    /// Makes the reader look again, if a chunk can't be read: a prune may have moved it since the index was
+    /// loaded.
+    pub(crate) fn looking_again(self, repository: &'a Repository) -> ChunkReader<'a> {
+        ChunkReader {
+            again: Some(repository),
+            ..self
         }
     }
 
@@ -181,6 +202,43 @@ impl<'a> ChunkReader<'a> {
 
     /// Appends the bytes of chunk `id`, which must be `length` long, to `out`.
     pub(crate) fn read(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        match self.read_here(id, length, out) {
+            Err(error) if error.is_fault() => {
+                out.truncate(start);
+                self.read_again(id, length, out, error)
+            }
+            read => read,
+        }
+    }
+
+    /// Reads a chunk that could not be read, with `error`, from where it is now. If nothing has changed since
+    /// the index was loaded, the error stays.
+    pub(crate) fn read_again(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>, error: Error) -> Result<()> {
+        let Some(repository) = self.again.filter(|_| rules::holds(Rule::Reload)) else {
+            return Err(error);
+        };
+        for _ in 0..LOOKS_MAX {
+            let number = PruneState::read(self.files)?.number;
+            let fresh = {
+                let mut fresh = self.fresh.lock().expect("no holder of this lock panics");
+                let known = fresh.as_ref().unwrap_or(&self.loaded);
+                if known.state.number != number {
+                    *fresh = Some(Arc::new(LoadedIndex::load(repository, View::Reader)?));
+                }
+                fresh.clone()
+            };
+            let Some(fresh) = fresh else { return Err(error) };
+            let start = out.len();
+            match ChunkReader::new(self.files, fresh, FRESH_CACHE).read_here(id, length, out) {
+                Err(again) if again.is_fault() => out.truncate(start),
+                read => return read,
+            }
+        }
+        Err(error)
+    }
+
+    fn read_here(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
         let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
         let body = self.frame(place.frame)?.ok_or(Error::ChunkMissing { id: *id })?;
         let mut space = self.buffer();
@@ -370,9 +428,9 @@ mod tests {
     use ibid_storage::{Memory, Storage};
 
     use super::*;
+    use crate::InitOptions;
     use crate::error::BaseFault;
     use crate::layout::{folder, name_in};
-    use crate::{InitOptions, Repository};
 
     /// Makes two chunks of each depth, each in its own frame and encoded against both of the depth
     /// below. A reader without a cache decodes twice as many frames for every level.

@@ -74,6 +74,12 @@ fn write_group(
             // Report one message per file.
             let text = error.to_string();
             for part in group {
+                let mut chunk = Vec::new();
+                // A prune may have moved the frame.
+                if error.is_fault() && chunks.read(&part.id, part.length, &mut chunk).is_ok() {
+                    write_part(task, progress, part, &chunk);
+                    continue;
+                }
                 let error = Error::local("restore", &part.file.path, std::io::Error::other(text.clone()));
                 lose(task, progress, &part.file, part.offset, part.length.into(), error);
             }
@@ -102,18 +108,23 @@ fn write_group(
             lose(task, progress, &part.file, part.offset, part.length.into(), error);
             continue;
         };
-        part.file.changed.store(true, Ordering::Relaxed);
-        match write_all_at(&part.file.file, chunk, part.offset) {
-            Ok(()) => {
-                ProgressCounters::add(&task.monitor.counters.bytes, u64::from(part.length));
-                progress.written.fetch_add(u64::from(part.length), Ordering::Relaxed);
-            }
-            Err(error) => fail(
-                task,
-                progress,
-                &part.file,
-                Error::local("write", &part.file.path, error),
-            ),
+        write_part(task, progress, part, chunk);
+    }
+}
+
+/// Writes a verified chunk to its place in a file.
+fn write_part(task: &Task<'_>, progress: &Tally, part: &Part<'_>, chunk: &[u8]) {
+    part.file.changed.store(true, Ordering::Relaxed);
+    match write_all_at(&part.file.file, chunk, part.offset) {
+        Ok(()) => {
+            ProgressCounters::add(&task.monitor.counters.bytes, u64::from(part.length));
+            progress.written.fetch_add(u64::from(part.length), Ordering::Relaxed);
         }
+        Err(error) => fail(
+            task,
+            progress,
+            &part.file,
+            Error::local("write", &part.file.path, error),
+        ),
     }
 }

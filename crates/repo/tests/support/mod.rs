@@ -4,8 +4,10 @@
 pub mod crash;
 pub mod damage;
 pub mod deltas;
+pub mod pruning;
 pub mod reads;
 pub mod repair;
+pub mod turns;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
