@@ -13,7 +13,7 @@
 //!     program: "ibid 0.1.0".into(),
 //!     action: "backup".into(),
 //!     paths: vec![b"/home/ada".to_vec()],
-//!     process: Process { machine: "b0cd".into(), boot: "74ff".into(), namespace: 4_026_531_836, pid: 4711, started: 12 },
+//!     process: Process { pid: 4711, ..Process::default() },
 //! };
 //! let id = FileId::random();
 //! let mut file = session.encode(&keys, id)?;

@@ -11,6 +11,7 @@ use ibid_storage::ErrorKind;
 use crate::files::Files;
 use crate::layout::{folder, name_in};
 use crate::prune::rules::{self, Rule};
+use crate::source::{process_started, this_process};
 use crate::{Error, Repository, Result, clock};
 
 /// The session of this process.
@@ -155,18 +156,6 @@ impl Files {
     }
 }
 
-/// Returns what the system says of this process.
-fn this_process() -> Process {
-    let pid = std::process::id().into();
-    Process {
-        machine: read_line("/etc/machine-id"),
-        boot: read_line("/proc/sys/kernel/random/boot_id"),
-        namespace: namespace(),
-        pid,
-        started: started(pid).unwrap_or(0),
-    }
-}
-
 /// Returns whether a process of this machine still runs, as far as can be told.
 fn state_of(process: &Process) -> SessionState {
     let here = this_process();
@@ -181,33 +170,10 @@ fn state_of(process: &Process) -> SessionState {
     if process.namespace == 0 || process.namespace != here.namespace {
         return SessionState::Unknown;
     }
-    match started(process.pid) {
+    match process_started(process.pid) {
         Some(started) if started == process.started => SessionState::Running,
         _ => SessionState::Dead,
     }
-}
-
-fn read_line(path: &str) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.trim().chars().take(256).collect()
-}
-
-/// Returns the number of the namespace of process ids, 0 if it can't be had.
-fn namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
-}
-
-/// Returns when a process started, in ticks since the machine did.
-fn started(pid: u64) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, which may have spaces and brackets, ends with the last bracket.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    // A zombie has ended.
-    let state = fields.next()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    (state != "Z").then_some(started)
 }
 
 #[cfg(test)]
@@ -219,7 +185,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let of_child = || Process {
             pid: child.id().into(),
-            started: started(child.id().into()).unwrap_or(0),
+            started: process_started(child.id().into()).unwrap_or(0),
             ..this_process()
         };
         let process = of_child();

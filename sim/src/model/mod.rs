@@ -117,8 +117,8 @@ pub(crate) fn run(flags: &Flags) {
         left,
     } = totals;
     println!(
-        "{seeds} seeds from {first}: {acknowledged} snapshots acknowledged, {read} read beside the others, {voided} sessions \
-         ended by pruners, {freed} packs freed, {left} left that nobody needs: nothing lost"
+        "{seeds} seeds from {first}: {acknowledged} snapshots acknowledged, {read} read beside the others, {voided} \
+         sessions ended by pruners, {freed} packs freed, {left} left that nobody needs: nothing lost"
     );
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct Forgotten<'a> {
 
 #[derive(Serialize)]
 struct JsonDecision {
-    #[serde(flatten)]
     snapshot: JsonSnapshot,
     keep: bool,
     reasons: Vec<&'static str>,
@@ -42,7 +41,6 @@ struct JsonForget {
     kept: u64,
     forgotten: u64,
     groups: Vec<JsonGroup>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prune: Option<JsonPrune>,
 }
 
@@ -174,7 +172,7 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
         let body = JsonRemembered {
             snapshots: back.collect(),
         };
-        return out.document("forget", about, &body);
+        return out.document("forget --undo", about, &body);
     }
     if out.quiet {
         return Ok(());
@@ -223,17 +221,19 @@ impl JsonEstimate {
 }
 
 #[derive(Serialize)]
-struct JsonPruneEstimate {
+struct JsonPruned {
     dry_run: bool,
     estimate: JsonEstimate,
+    done: Option<JsonPrune>,
 }
 
 /// Prints what a prune would do.
 pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstimate) -> Result<()> {
     if out.json {
-        let body = JsonPruneEstimate {
+        let body = JsonPruned {
             dry_run: true,
             estimate: JsonEstimate::new(estimate),
+            done: None,
         };
         return out.document("prune", about, &body);
     }
@@ -272,7 +272,6 @@ struct JsonWaiting {
 
 #[derive(Serialize)]
 struct JsonPrune {
-    estimate: JsonEstimate,
     freed_bytes: u64,
     deleted_bytes: u64,
     packs_deleted: u64,
@@ -286,7 +285,6 @@ struct JsonPrune {
 impl JsonPrune {
     fn new(summary: &PruneSummary) -> JsonPrune {
         JsonPrune {
-            estimate: JsonEstimate::new(&summary.estimate),
             freed_bytes: summary.freed(),
             deleted_bytes: summary.deleted,
             packs_deleted: summary.packs_deleted,
@@ -311,7 +309,12 @@ fn json_waiting(waiting: &WaitingFor) -> JsonWaiting {
 /// Prints what a prune has done.
 pub(crate) fn pruned(out: &mut Out, about: About, summary: &PruneSummary) -> Result<()> {
     if out.json {
-        return out.document("prune", about, &JsonPrune::new(summary));
+        let body = JsonPruned {
+            dry_run: false,
+            estimate: JsonEstimate::new(&summary.estimate),
+            done: Some(JsonPrune::new(summary)),
+        };
+        return out.document("prune", about, &body);
     }
     if out.quiet {
         return Ok(());

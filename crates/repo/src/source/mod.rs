@@ -6,12 +6,14 @@ mod attributes;
 mod exclude;
 mod names;
 mod open;
+mod process;
 mod walk;
 
 pub(crate) use attributes::{Owners, XattrFault, entry_from, read_xattrs_at, read_xattrs_of, read_xattrs_through};
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;
 pub(crate) use open::{Extent, Moment, Opened};
+pub(crate) use process::{process_started, this_process};
 pub(crate) use walk::{OwnFolders, Step, Walker, resolve};
 
 /// Returns this machine's name.

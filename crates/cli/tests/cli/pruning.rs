@@ -1,0 +1,112 @@
+//! Forgetting snapshots, and freeing what they took.
+
+use serde_json::Value;
+
+use crate::support::{Home, noise};
+use crate::tables::Tables;
+
+const DOCUMENT: &str = include_str!("../../../../docs/json.md");
+
+/// A home with a backup of new noise on each of so many days.
+fn home(days: u32) -> Home {
+    let home = Home::new();
+    for day in 1..=days {
+        home.write("files/noise", noise(300_000, u64::from(day)));
+        home.ok(["backup", "files", "--time", &format!("2026-03-{day:02}T12:00:00Z")]);
+    }
+    home
+}
+
+#[test]
+fn rules_say_what_is_kept_and_why_and_prune_frees_the_rest() {
+    let home = home(9);
+    let ids = home.ids();
+    let dry = home.ok(["forget", "--keep-daily", "5", "--keep-weekly", "2", "--dry-run"]);
+    assert!(dry.contains("4 snapshots would be forgotten, 5 kept"), "{dry}");
+    assert!(dry.contains("daily, weekly"), "{dry}");
+    assert_eq!(home.ids(), ids);
+
+    let before: Value = serde_json::from_str(&home.ok(["prune", "--dry-run", "--json"])).unwrap();
+    assert_eq!(before["estimate"]["unused_bytes"], 0);
+    home.ok(["forget", "--keep-daily", "5", "--keep-weekly", "2"]);
+    assert_eq!(home.ids().len(), 5);
+    let text = home.ok(["prune", "--max-unused", "0"]);
+    assert!(text.contains("freed"), "{text}");
+    assert!(home.ok(["prune"]).contains("nothing to free"));
+    home.ok(["check", "--read-data"]);
+    home.ok(["restore", "latest", "back", "--verify"]);
+}
+
+#[test]
+fn a_rule_that_forgets_most_of_a_group_needs_a_yes() {
+    let home = home(5);
+    let refused = home.fails(2, ["forget", "--keep-last", "1"]);
+    assert!(
+        refused.contains("4 of 5 snapshots") && refused.contains("--yes"),
+        "{refused}"
+    );
+    assert_eq!(home.ids().len(), 5);
+    home.ok(["forget", "--keep-last", "1", "--yes"]);
+    assert_eq!(home.ids().len(), 1);
+    // Snapshots that were named were meant.
+    home.ok(["forget", "latest"]);
+    assert!(home.ids().is_empty());
+}
+
+#[test]
+fn forgotten_snapshots_come_back_until_they_are_pruned() {
+    let home = home(4);
+    let ids = home.ids();
+    home.ok(["forget", &ids[1], &ids[2]]);
+    let text = home.ok(["forget", "--undo", &ids[2][..8]]);
+    assert!(text.contains(&format!("{} of", &ids[2][..8])), "{text}");
+    let after = home.ids();
+    assert_eq!(
+        (&after[0], &after[2], after.len()),
+        (&ids[0], &ids[3], 3),
+        "in the place that it had"
+    );
+    home.ok(["restore", &after[1], "back", "--verify"]);
+    home.ok(["prune"]);
+    assert!(
+        home.fails(1, ["forget", "--undo", &ids[1]])
+            .contains("no forgotten snapshot")
+    );
+    assert!(home.ok(["forget", "--undo"]).contains("no snapshot was forgotten"));
+}
+
+#[test]
+fn nothing_to_forget_is_a_wrong_command_line() {
+    let home = home(1);
+    assert!(home.fails(2, ["forget"]).contains("--keep-daily 7"));
+    home.fails(2, ["forget", "latest", "--keep-last", "1"]);
+    home.fails(2, ["forget", "--keep-within", "soon"]);
+    home.fails(2, ["prune", "--patience", "soon"]);
+    assert!(
+        home.fails(1, ["prune", "--give-up-on", "4f1a"])
+            .contains("ibid sessions")
+    );
+}
+
+#[test]
+fn forget_prune_and_sessions_print_the_json_that_is_documented() {
+    let tables = Tables::read(&[DOCUMENT]);
+    let home = home(4);
+    let json = |arguments: &[&str]| home.ok([arguments, &["--json"]].concat());
+    let dry = tables.document("forget", &json(&["forget", "--keep-last", "3", "--dry-run"]));
+    assert_eq!(
+        (&dry["kept"], &dry["forgotten"], &dry["prune"]),
+        (&3.into(), &1.into(), &Value::Null)
+    );
+    let done = tables.document("forget", &json(&["forget", "--keep-last", "2", "--prune"]));
+    assert!(done["prune"]["freed_bytes"].as_u64().unwrap() > 250_000, "{done}");
+    home.ok(["forget", "latest"]);
+    let back = tables.document("forget --undo", &json(&["forget", "--undo"]));
+    assert_eq!(back["snapshots"].as_array().unwrap().len(), 1);
+    let dry = tables.document("prune", &json(&["prune", "--dry-run"]));
+    assert_eq!((&dry["dry_run"], &dry["done"]), (&true.into(), &Value::Null));
+    let done = tables.document("prune", &json(&["prune"]));
+    assert_eq!(done["done"]["packs_deleted"], 0);
+    let sessions = tables.stream("sessions", &json(&["sessions"]));
+    assert_eq!(sessions[1]["sessions"], 0);
+}
