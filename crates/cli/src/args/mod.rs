@@ -355,7 +355,7 @@ Examples:
   ibid repair
   ibid repair --delete-damaged         also delete what earlier repairs have moved away")]
 pub(crate) struct RepairArgs {
-    /// Only show what would be done
+    /// Show only what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Do not read the data of packs whose structure is intact: bytes that rotted there are not found
