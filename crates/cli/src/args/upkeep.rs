@@ -147,7 +147,11 @@ fn limit(text: &str) -> Result<Limit, String> {
 /// Parses `7d` or `12h`.
 fn patience(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a span such as 7d, 12h or 0h, found {text:?}");
-    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(expected)?;
+    let at = text
+        .len()
+        .checked_sub(1)
+        .filter(|at| text.is_char_boundary(*at))
+        .ok_or_else(expected)?;
     let (number, unit) = text.split_at(at);
     let hours = match unit {
         "d" => 24,

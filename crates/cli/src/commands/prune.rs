@@ -50,7 +50,11 @@ fn given_up(opened: &Opened, wanted: &[String]) -> Result<Vec<FileId>> {
     let ids: Vec<FileId> = sessions.iter().map(|info| info.id).chain(damaged).collect();
     let mut found = Vec::new();
     for wanted in wanted {
-        let matching: Vec<FileId> = ids.iter().filter(|id| id.to_string().starts_with(&wanted.to_ascii_lowercase())).copied().collect();
+        let matching: Vec<FileId> = ids
+            .iter()
+            .filter(|id| id.to_string().starts_with(&wanted.to_ascii_lowercase()))
+            .copied()
+            .collect();
         match matching.as_slice() {
             [id] => found.push(*id),
             [] => {

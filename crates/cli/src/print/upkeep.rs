@@ -77,7 +77,11 @@ pub(crate) fn forgotten(
     }
     let (kept, gone) = (count(true), count(false));
     let what = counted(gone, "snapshot", "snapshots");
-    let verb = if forgotten.dry_run { "would be forgotten" } else { "forgotten" };
+    let verb = if forgotten.dry_run {
+        "would be forgotten"
+    } else {
+        "forgotten"
+    };
     match forgotten.by_rule {
         true => out.line(format!("{what} {verb}, {kept} kept"))?,
         false => out.line(format!("{what} {verb}"))?,
@@ -112,7 +116,13 @@ fn json_group(group: &PolicyGroup) -> JsonGroup {
 fn table(out: &mut Out, group: &PolicyGroup) -> Result<()> {
     let paths = group.paths.iter().flatten().map(|path| escape(path));
     let tags = group.tags.iter().flatten().map(|tag| escape(tag.as_bytes()));
-    let title: Vec<String> = group.host.iter().map(|host| escape(host.as_bytes())).chain(paths).chain(tags).collect();
+    let title: Vec<String> = group
+        .host
+        .iter()
+        .map(|host| escape(host.as_bytes()))
+        .chain(paths)
+        .chain(tags)
+        .collect();
     if !title.is_empty() {
         out.line(title.join(" "))?;
     }
@@ -171,7 +181,11 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
     }
     for (info, id) in back {
         let id = &id.to_string()[..8];
-        out.line(format!("{} of {} is back as {id}", info.short_id(), local(info.snapshot.time)))?;
+        out.line(format!(
+            "{} of {} is back as {id}",
+            info.short_id(),
+            local(info.snapshot.time)
+        ))?;
     }
     match back.is_empty() {
         true => out.line("no snapshot was forgotten since the last prune"),
@@ -399,7 +413,9 @@ pub(crate) fn sessions(out: &mut Out, about: About, sessions: &[SessionInfo]) ->
     for info in sessions {
         let session = &info.session;
         let paths = session.paths.iter().map(|path| escape(path));
-        let what: Vec<String> = std::iter::once(escape(session.action.as_bytes())).chain(paths).collect();
+        let what: Vec<String> = std::iter::once(escape(session.action.as_bytes()))
+            .chain(paths)
+            .collect();
         table.row(vec![
             info.id.to_string()[..8].to_owned(),
             state(info.state).to_owned(),

@@ -97,7 +97,9 @@ impl Repository {
             original: Some(snapshot.original.unwrap_or(forgotten)),
             ..snapshot
         };
-        let id = self.put_again(&again, "forget --undo", program, || Error::PartlyFreed { id: forgotten })?;
+        let id = self.put_again(&again, "forget --undo", program, || Error::PartlyFreed {
+            id: forgotten,
+        })?;
         self.delete_if_there(&name_in(folder::FORGOTTEN, forgotten))?;
         Ok(id)
     }
@@ -131,11 +133,9 @@ impl Repository {
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         let reader = self.tree_reader()?;
-        let visited = Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _| {
-            match loaded.index.get_stored(id) {
-                Some(_) => Ok(()),
-                None => Err(Error::ChunkMissing { id: *id }),
-            }
+        let visited = Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _| match loaded.index.get_stored(id) {
+            Some(_) => Ok(()),
+            None => Err(Error::ChunkMissing { id: *id }),
         });
         match visited {
             Err(Error::ChunkMissing { .. }) => return Err(lacking()),

@@ -200,7 +200,14 @@ struct Periods {
 impl KeepPolicy {
     /// Returns whether no rule keeps anything.
     pub fn is_empty(&self) -> bool {
-        let counts = [self.last, self.hourly, self.daily, self.weekly, self.monthly, self.yearly];
+        let counts = [
+            self.last,
+            self.hourly,
+            self.daily,
+            self.weekly,
+            self.monthly,
+            self.yearly,
+        ];
         counts.iter().all(|count| *count == 0) && self.within.is_none() && self.tags.is_empty()
     }
 
