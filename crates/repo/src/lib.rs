@@ -54,6 +54,7 @@ mod similar;
 mod snapshots;
 mod source;
 mod stats;
+mod tags;
 mod threads;
 mod tree;
 

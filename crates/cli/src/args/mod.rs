@@ -9,6 +9,7 @@ mod password;
 mod records;
 mod restore;
 mod select;
+mod tag;
 mod upkeep;
 mod value;
 
@@ -29,6 +30,7 @@ pub(crate) use records::{
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use select::{Address, SelectArgs};
+pub(crate) use tag::TagCommand;
 pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
 
 const AFTER_HELP: &str = "\
@@ -148,6 +150,9 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show how much is stored and how much was saved
     Stats(StatsArgs),
+    /// Add tags to snapshots, or remove some
+    #[command(subcommand)]
+    Tag(TagCommand),
     /// Forget snapshots, by name or by rules
     Forget(ForgetArgs),
     /// Free what no snapshot needs

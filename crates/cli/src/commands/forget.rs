@@ -52,13 +52,7 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
 
 /// Returns the snapshots that were named, as one group of which nothing is kept.
 fn named_groups(opened: &Opened, args: &ForgetArgs, named: &[String]) -> Result<Vec<PolicyGroup>> {
-    let mut chosen: Vec<SnapshotInfo> = Vec::new();
-    for name in named {
-        let info = opened.snapshot(name, &args.select)?;
-        if chosen.iter().all(|other| other.id != info.id) {
-            chosen.push(info);
-        }
-    }
+    let chosen = opened.chosen(named, &args.select)?;
     let one_group = GroupBy::default().host(false).paths(false);
     Ok(KeepPolicy::default().apply(chosen, one_group))
 }
@@ -87,7 +81,10 @@ fn group_by(names: &[GroupName]) -> GroupBy {
 /// Asks whether to forget most of a group.
 fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Result<()> {
     let all: usize = groups.iter().map(|group| group.snapshots.len()).sum();
-    let what = format!("{} of {all} snapshots would be forgotten, more than half of a group", ids.len());
+    let what = format!(
+        "{} of {all} snapshots would be forgotten, more than half of a group",
+        ids.len()
+    );
     if context.global.json || !std::io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "{what}. See them with --dry-run, and add --yes to forget them"
@@ -122,7 +119,11 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
                 }
             }
         }
-        let is_wanted = |id: &FileId| args.snapshots.iter().any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()));
+        let is_wanted = |id: &FileId| {
+            args.snapshots
+                .iter()
+                .any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()))
+        };
         forgotten.retain(|info| is_wanted(&info.id));
     }
     let (mut back, mut outcome) = (Vec::new(), Outcome::Done);

@@ -22,6 +22,7 @@ mod restore;
 mod sessions;
 mod snapshots;
 mod stats;
+mod tag;
 mod watch;
 
 use std::ffi::OsString;
@@ -80,6 +81,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Dump(args) => dump::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
+        Command::Tag(command) => tag::run(context, &command),
         Command::Forget(args) => forget::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),
         Command::Sessions(_) => sessions::run(context),

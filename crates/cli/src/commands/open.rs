@@ -195,6 +195,18 @@ impl Opened {
             .find_snapshot_with(name, &filter(select)?, passed_over)?)
     }
 
+    /// Returns the snapshots of these names among those selected, each once.
+    pub(crate) fn chosen(&self, names: &[String], select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
+        let mut chosen: Vec<SnapshotInfo> = Vec::new();
+        for name in names {
+            let info = self.snapshot(name, select)?;
+            if chosen.iter().all(|other| other.id != info.id) {
+                chosen.push(info);
+            }
+        }
+        Ok(chosen)
+    }
+
     /// Returns all selected snapshots, oldest first. One that can't be read is an error: it might be any.
     pub(crate) fn snapshots_strictly(&self, select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
         let filter = filter(select)?;

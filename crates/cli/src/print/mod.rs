@@ -17,6 +17,7 @@ mod repair;
 mod restore;
 mod snapshots;
 mod stats;
+mod tag;
 mod talk;
 mod time;
 mod tree;
@@ -46,6 +47,7 @@ pub(crate) use restore::{Asked, planned, restore};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
+pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
     records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,

@@ -52,6 +52,7 @@ fn every_command_has_its_section() {
         "check",
         "repair",
         "key",
+        "tag",
         "records load",
         "records put",
         "records get",

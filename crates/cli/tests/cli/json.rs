@@ -37,6 +37,16 @@ fn every_command_prints_what_is_documented() {
         (&listed[1]["id"], &listed[2]["tags"][1], &listed[3]["snapshots"]),
         (&backup["snapshot"], &"y".into(), &2.into())
     );
+    let tagged = tables.document("tag", &json(&["tag", "add", "x,z", "latest"]));
+    let (old, new) = (&tagged["snapshots"][0]["old"], &tagged["snapshots"][0]["new"]);
+    assert_eq!(
+        (old, &tagged["snapshots"][0]["tags"][2]),
+        (&listed[2]["id"], &"z".into())
+    );
+    let again = tables.document("tag", &json(&["tag", "add", "z", "--all", "--tag", "x"]));
+    assert_eq!((&again["changed"], &again["snapshots"][0]["new"]), (&0.into(), new));
+    let listed = tables.stream("snapshots", &json(&["snapshots"]));
+    assert_eq!((&listed[2]["id"], &listed[2]["original"]), (new, old));
     let entries = tables.stream("ls", &json(&["ls", "latest~1", "-R"]));
     let link = entries.iter().find(|entry| entry["kind"] == "symlink").unwrap();
     assert_eq!(link["target"], "anna.txt");
