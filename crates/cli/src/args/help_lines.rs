@@ -60,6 +60,7 @@ const VERBS: &[&str] = &[
     "Read",
     "Record",
     "Remove",
+    "Repair",
     "Repeat",
     "Replace",
     "Require",

@@ -2,6 +2,7 @@
 //! generated from these definitions.
 
 mod backup;
+mod copy;
 #[cfg(test)]
 mod help_lines;
 mod init;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 pub(crate) use backup::BackupArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use copy::CopyArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
@@ -49,6 +51,8 @@ Environment:
   IBID_PASSWORD_COMMAND  same as --password-command
   IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
                          the new password of `key add` and `key passwd`
+  IBID_TO_REPO, IBID_TO_PASSWORD, IBID_TO_PASSWORD_FILE, IBID_TO_PASSWORD_COMMAND
+                         the destination of `copy`, and its password
   IBID_STORE             same as --store of `ibid records`
 
 Exit codes:
@@ -153,6 +157,8 @@ pub(crate) enum Command {
     /// Add tags to snapshots, or remove some
     #[command(subcommand)]
     Tag(TagCommand),
+    /// Copy snapshots to another repository
+    Copy(Box<CopyArgs>),
     /// Forget snapshots, by name or by rules
     Forget(ForgetArgs),
     /// Free what no snapshot needs
@@ -360,7 +366,7 @@ Examples:
   ibid repair
   ibid repair --delete-damaged         also delete what earlier repairs have moved away")]
 pub(crate) struct RepairArgs {
-    /// Only show what would be done
+    /// Show only what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Do not read the data of packs whose structure is intact: bytes that rotted there are not found

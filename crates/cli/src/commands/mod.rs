@@ -3,6 +3,7 @@
 mod backup;
 mod cache;
 mod check;
+mod copy;
 mod diff;
 mod dump;
 mod find;
@@ -81,6 +82,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Dump(args) => dump::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
+        Command::Copy(args) => copy::run(context, &args),
         Command::Tag(command) => tag::run(context, &command),
         Command::Forget(args) => forget::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),

@@ -7,6 +7,7 @@
 mod backup;
 mod cache;
 mod check;
+mod copy;
 mod diff;
 mod find;
 mod init;
@@ -30,6 +31,7 @@ use std::path::Path;
 pub(crate) use backup::backup;
 pub(crate) use cache::{cache_cleared, cache_stats};
 pub(crate) use check::check;
+pub(crate) use copy::copied;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 use ibid_format::FileId;
@@ -49,8 +51,8 @@ pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
 pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
-    Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
-    records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
+    Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, not_copied, passed_over,
+    question, records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

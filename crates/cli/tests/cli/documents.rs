@@ -53,6 +53,7 @@ fn every_command_has_its_section() {
         "repair",
         "key",
         "tag",
+        "copy",
         "records load",
         "records put",
         "records get",

@@ -10,6 +10,7 @@
 //! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
+//! - A copy from another repository ([`copied`]) takes the place of walking, reading and cutting.
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -25,6 +26,7 @@
 
 mod build;
 mod compress;
+mod copied;
 mod deltas;
 mod earlier;
 mod effort;
@@ -51,9 +53,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ibid_format::FileId;
-use ibid_format::snapshot::{LIST_MAX, Snapshot};
+pub(crate) use copied::CopySource;
+use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
 use ibid_format::tree::Time;
+use ibid_format::{ChunkId, FileId};
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
 pub(crate) use store::{packs_of_one_index_file, unlisted_max};
@@ -189,7 +192,7 @@ impl Repository {
             .parent
             .as_ref()
             .is_some_and(|parent| self.is_complete(parent.id, &loaded));
-        let job = Job::new(self, options, loaded, filter, parent_is_complete);
+        let job = Job::new(self, options, loaded, filter, parent_is_complete, None);
         job.count(|tally| tally.counters.unreadable += unresolved);
         job.report_lost_packs();
         let input = with_map(&job, input, origin.parent.as_ref())?;
@@ -209,34 +212,19 @@ impl Repository {
             _ => false,
         };
         let reading_began = job.started;
-        let packs = self
-            .cache
-            .as_ref()
-            .and_then(|_| job.loaded.packs_hash(&self.files.keys));
+        let packs = self.packs_hash(&job);
         let tally = job.into_tally();
         let duration_ms = || started.elapsed().as_millis() as u64;
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         let stored = match &mut session {
-            Some(session) if !skipped => match session.put(&self.files, &snapshot)? {
+            Some(session) if !skipped => match self.conclude(session, &snapshot, packs)? {
                 SessionEnd::Void => return Ok(None),
                 SessionEnd::Stored(size) => Some((session.id, size)),
             },
             _ => None,
         };
-        if let Some((snapshot, _)) = stored
-            && let (Some(cache), Some(packs)) = (&self.cache, packs)
-            && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
-        {
-            self.monitor.warn(Warning::Cache { error });
-        }
-        if stored.is_some()
-            && let Err(error) = self.merge_index_files()
-        {
-            // The snapshot is durable. The next backup tries again.
-            self.monitor.warn(Warning::Repository { error });
-        }
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(Some(BackupSummary {
             id: stored.map(|(id, _)| id),
@@ -246,6 +234,100 @@ impl Repository {
             duration_ms: duration_ms(),
             ..tally
         }))
+    }
+
+    /// Returns a hash of the packs that there are, if there is a cache to remember it.
+    fn packs_hash(&self, job: &Job<'_>) -> Option<ChunkId> {
+        self.cache.as_ref()?;
+        job.loaded.packs_hash(&self.files.keys)
+    }
+
+    /// Puts the snapshot of a session, and does what is due after that.
+    fn conclude(&self, session: &mut OpenSession, snapshot: &Snapshot, packs: Option<ChunkId>) -> Result<SessionEnd> {
+        let end = session.put(&self.files, snapshot)?;
+        if let SessionEnd::Void = end {
+            return Ok(end);
+        }
+        let snapshot = session.id;
+        if let (Some(cache), Some(packs)) = (&self.cache, packs)
+            && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
+        {
+            self.monitor.warn(Warning::Cache { error });
+        }
+        if let Err(error) = self.merge_index_files() {
+            // The snapshot is durable. The next backup tries again.
+            self.monitor.warn(Warning::Repository { error });
+        }
+        Ok(end)
+    }
+
+    /// Stores a copy of a snapshot of another repository, in a session of its own. `snapshot` is what the copy is to
+    /// be, apart from its root and what is counted here; `earlier` is the copy here that the source names. Returns
+    /// `None` if a pruner has ended the session.
+    pub(crate) fn store_copy(
+        &self,
+        source: CopySource<'_>,
+        earlier: Option<FileId>,
+        snapshot: &Snapshot,
+        options: &BackupOptions,
+    ) -> Result<Option<BackupSummary>> {
+        let started = Instant::now();
+        // Before this, a pruner may delete what the index lists.
+        let mut session = OpenSession::begin(&self.files, "copy", &options.program, &snapshot.paths)?;
+        let stored = self.copy_in(&mut session, source, earlier, snapshot, options);
+        let id = session.id;
+        if let Err(error) = session.end(&self.files) {
+            // A pruner will find that it has ended.
+            self.monitor.warn(Warning::Repository { error });
+        }
+        let Some((tally, size)) = stored? else {
+            return Ok(None);
+        };
+        Ok(Some(BackupSummary {
+            id: Some(id),
+            written: tally.written + size,
+            duration_ms: started.elapsed().as_millis() as u64,
+            ..tally
+        }))
+    }
+
+    fn copy_in(
+        &self,
+        session: &mut OpenSession,
+        source: CopySource<'_>,
+        earlier: Option<FileId>,
+        snapshot: &Snapshot,
+        options: &BackupOptions,
+    ) -> Result<Option<(BackupSummary, u64)>> {
+        let loaded = self.load_own_index(options)?;
+        let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
+        let filter = Arc::new(Filter::new(&options.excludes)?);
+        let job = Job::new(self, options, loaded, filter, is_complete, Some(source));
+        job.report_lost_packs();
+        let built = build::run(&job, read::Input::Copy, None);
+        self.refresh();
+        let built = built?;
+        let packs = self.packs_hash(&job);
+        let tally = job.into_tally();
+        let copy = Snapshot {
+            root: built.root,
+            counters: SnapshotTotals {
+                new_chunks: tally.counters.new_chunks,
+                new_bytes: tally.counters.new_bytes,
+                stored_bytes: tally.counters.stored_bytes,
+                ..snapshot.counters
+            },
+            ..snapshot.clone()
+        };
+        // A cancelled reader may have stopped early, so the tree may be incomplete.
+        self.monitor.check_cancelled()?;
+        match self.conclude(session, &copy, packs)? {
+            SessionEnd::Void => Ok(None),
+            SessionEnd::Stored(size) => {
+                self.refresh_cache(tally.counters.new_chunks, options.similarity);
+                Ok(Some((tally, size)))
+            }
+        }
     }
 
     /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
@@ -349,6 +431,8 @@ fn recorded_paths(input: &read::Input) -> Vec<Vec<u8>> {
         read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
         read::Input::Paths(paths) => paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
         read::Input::Image(path, _) => vec![path.as_os_str().as_bytes().to_vec()],
+        // Its snapshot has those of the other one.
+        read::Input::Copy => Vec::new(),
     }
 }
 
