@@ -11,7 +11,7 @@ use ibid_format::FileId;
 use ibid_format::snapshot::Snapshot;
 use ibid_storage::Operation;
 
-use crate::ingest::CopySource;
+use crate::ingest::{CopySource, Derived};
 use crate::options::setters;
 use crate::snapshots::next_sequence;
 use crate::{
@@ -188,7 +188,14 @@ impl Copying<'_> {
                 .similarity(self.options.similarity)
                 .hints(Hints::Off)
                 .threads(threads);
-            match self.destination.store_copy(copy, earlier, &snapshot, &options)? {
+            let derived = Derived {
+                source: copy,
+                earlier,
+                snapshot: &snapshot,
+                loses_files: false,
+                action: "copy",
+            };
+            match self.destination.store_derived(derived, &options)? {
                 Some(summary) => {
                     // The next one is compared with it.
                     self.here.extend(

@@ -47,6 +47,7 @@ mod read;
 mod repair;
 mod repository;
 mod restore;
+mod rewrite;
 #[doc(hidden)]
 pub mod scale;
 mod scratch;
@@ -82,6 +83,7 @@ pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 pub use repair::{RepairOptions, RepairReport};
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
+pub use rewrite::{RewriteOptions, RewriteSummary};
 pub use session::{SessionInfo, SessionState};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
 pub use source::Excludes;

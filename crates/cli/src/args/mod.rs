@@ -9,6 +9,7 @@ mod init;
 mod password;
 mod records;
 mod restore;
+mod rewrite;
 mod select;
 mod tag;
 mod upkeep;
@@ -31,6 +32,7 @@ pub(crate) use records::{
     VersionName, VersionsKept, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
+pub(crate) use rewrite::RewriteArgs;
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tag::TagCommand;
 pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
@@ -159,6 +161,8 @@ pub(crate) enum Command {
     Tag(TagCommand),
     /// Copy snapshots to another repository
     Copy(Box<CopyArgs>),
+    /// Leave files out of snapshots that exist
+    Rewrite(RewriteArgs),
     /// Forget snapshots, by name or by rules
     Forget(ForgetArgs),
     /// Free what no snapshot needs

@@ -20,6 +20,7 @@ mod prune;
 mod records;
 mod repair;
 mod restore;
+mod rewrite;
 mod sessions;
 mod snapshots;
 mod stats;
@@ -84,6 +85,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Stats(args) => stats::run(context, &args),
         Command::Copy(args) => copy::run(context, &args),
         Command::Tag(command) => tag::run(context, &command),
+        Command::Rewrite(args) => rewrite::run(context, &args),
         Command::Forget(args) => forget::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),
         Command::Sessions(_) => sessions::run(context),

@@ -16,6 +16,7 @@ mod key;
 mod records;
 mod repair;
 mod restore;
+mod rewrite;
 mod snapshots;
 mod stats;
 mod tag;
@@ -46,6 +47,7 @@ pub(crate) use records::{
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
+pub(crate) use rewrite::{Rewritten, rewritten};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;

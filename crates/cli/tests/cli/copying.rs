@@ -82,6 +82,27 @@ fn a_copy_needs_memory_for_two_repositories() {
 }
 
 #[test]
+fn files_are_left_out_of_a_snapshot_that_exists() {
+    let home = Home::with_snapshot();
+    let old = home.ids().remove(0);
+    let said = home.ok(["rewrite", "latest", "--exclude", "deep/", "--forget"]);
+    let new = home.ids().remove(0);
+    assert!(
+        said.starts_with(&format!("{} is now {}  without 2 files", &old[..8], &new[..8])),
+        "{said}"
+    );
+    let listed = home.ok(["ls", "latest", "-R"]);
+    assert!(listed.contains("anna.txt") && !listed.contains("ben.txt"), "{listed}");
+    assert!(
+        home.ok(["rewrite", &new, "--exclude", "*.iso"])
+            .contains("has nothing that matches")
+    );
+    assert_eq!(home.ids(), [new]);
+    home.fails(2, ["rewrite", "latest"]);
+    home.fails(2, ["rewrite", "--exclude", "x"]);
+}
+
+#[test]
 fn tags_change_and_the_new_ids_are_said() {
     let home = Home::with_snapshot();
     let old = home.ids().remove(0);

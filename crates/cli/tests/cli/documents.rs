@@ -54,6 +54,7 @@ fn every_command_has_its_section() {
         "key",
         "tag",
         "copy",
+        "rewrite",
         "records load",
         "records put",
         "records get",

@@ -47,6 +47,15 @@ fn every_command_prints_what_is_documented() {
     assert_eq!((&again["changed"], &again["snapshots"][0]["new"]), (&0.into(), new));
     let listed = tables.stream("snapshots", &json(&["snapshots"]));
     assert_eq!((&listed[2]["id"], &listed[2]["original"]), (new, old));
+    let rewrite = |arguments: &[&str]| {
+        let arguments = [&["rewrite", "latest", "--exclude"], arguments].concat();
+        tables.document("rewrite", &json(&arguments))
+    };
+    assert_eq!(
+        rewrite(&["data.bin", "--dry-run"])["snapshots"][0]["bytes_left_out"],
+        300_000
+    );
+    assert_eq!(rewrite(&["nothing"])["snapshots"][0]["new"], Value::Null);
     let copy = |arguments: &[&str]| {
         let arguments = [&["copy", "--to", "other", "--json"], arguments].concat();
         let ran = run(home.ibid(arguments).env("IBID_TO_PASSWORD", "another"));

@@ -1,4 +1,5 @@
-//! Reading from another repository: a copy takes from a snapshot there what a backup takes from files.
+//! Reading from another repository: a copy takes from a snapshot there what a backup takes from files. A snapshot
+//! that is to lose files is copied from its own repository, and then everything that stays is there already.
 //!
 //! Chunks keep their boundaries and get ids of this repository. Everything after that is as in a backup: what is
 //! stored already is not stored again, and the rest is compressed, or becomes deltas.
@@ -100,6 +101,14 @@ pub(super) fn walk(
 impl<'r> Copying<'r, '_> {
     fn entry(&mut self, entry: TreeEntry, walk: &mut TreeWalk<'r>) -> std::result::Result<(), Disconnected> {
         let former = self.take_former(&entry.name);
+        let is_directory = matches!(entry.kind, EntryKind::Directory(_));
+        if self
+            .job
+            .filter
+            .leaves_out(&Path::new("/").join(walk.path()), is_directory)
+        {
+            return Ok(());
+        }
         match &entry.kind {
             EntryKind::Directory(listing) => {
                 self.batches.flush()?;

@@ -10,7 +10,7 @@
 //! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
-//! - A copy from another repository ([`copied`]) takes the place of walking, reading and cutting.
+//! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of walking, reading and cutting.
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -261,44 +261,44 @@ impl Repository {
         Ok(end)
     }
 
-    /// Stores a copy of a snapshot of another repository, in a session of its own. `snapshot` is what the copy is to
-    /// be, apart from its root and what is counted here; `earlier` is the copy here that the source names. Returns
-    /// `None` if a pruner has ended the session.
-    pub(crate) fn store_copy(
-        &self,
-        source: CopySource<'_>,
-        earlier: Option<FileId>,
-        snapshot: &Snapshot,
-        options: &BackupOptions,
-    ) -> Result<Option<BackupSummary>> {
+    /// Stores a snapshot that is made from another one, in a session of its own. Returns `None` if a pruner has ended
+    /// the session. The summary has no id if this was a dry run, or if the [snapshot](Derived::snapshot) was to lose
+    /// files and has lost none.
+    pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
         let started = Instant::now();
+        let (program, paths) = (&options.program, &derived.snapshot.paths);
         // Before this, a pruner may delete what the index lists.
-        let mut session = OpenSession::begin(&self.files, "copy", &options.program, &snapshot.paths)?;
-        let stored = self.copy_in(&mut session, source, earlier, snapshot, options);
-        let id = session.id;
-        if let Err(error) = session.end(&self.files) {
+        let mut session = match options.dry_run {
+            true => None,
+            false => Some(OpenSession::begin(&self.files, derived.action, program, paths)?),
+        };
+        let stored = self.derive(session.as_mut(), derived, options);
+        if let Some(session) = session
+            && let Err(error) = session.end(&self.files)
+        {
             // A pruner will find that it has ended.
             self.monitor.warn(Warning::Repository { error });
         }
-        let Some((tally, size)) = stored? else {
-            return Ok(None);
-        };
-        Ok(Some(BackupSummary {
-            id: Some(id),
-            written: tally.written + size,
+        let summary = stored?.map(|summary| BackupSummary {
             duration_ms: started.elapsed().as_millis() as u64,
-            ..tally
-        }))
+            ..summary
+        });
+        Ok(summary)
     }
 
-    fn copy_in(
+    fn derive(
         &self,
-        session: &mut OpenSession,
-        source: CopySource<'_>,
-        earlier: Option<FileId>,
-        snapshot: &Snapshot,
+        session: Option<&mut OpenSession>,
+        derived: Derived<'_>,
         options: &BackupOptions,
-    ) -> Result<Option<(BackupSummary, u64)>> {
+    ) -> Result<Option<BackupSummary>> {
+        let Derived {
+            source,
+            earlier,
+            snapshot,
+            loses_files,
+            ..
+        } = derived;
         let loaded = self.load_own_index(options)?;
         let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
         let filter = Arc::new(Filter::new(&options.excludes)?);
@@ -308,26 +308,37 @@ impl Repository {
         self.refresh();
         let built = built?;
         let packs = self.packs_hash(&job);
-        let tally = job.into_tally();
-        let copy = Snapshot {
+        let mut tally = job.into_tally();
+        let made = match loses_files {
+            true => tally.counters,
+            false => snapshot.counters,
+        };
+        let counters = SnapshotTotals {
+            new_chunks: tally.counters.new_chunks,
+            new_bytes: tally.counters.new_bytes,
+            stored_bytes: tally.counters.stored_bytes,
+            unreadable: snapshot.counters.unreadable,
+            ..made
+        };
+        tally.skipped = loses_files && built.root == snapshot.root;
+        let snapshot = Snapshot {
             root: built.root,
-            counters: SnapshotTotals {
-                new_chunks: tally.counters.new_chunks,
-                new_bytes: tally.counters.new_bytes,
-                stored_bytes: tally.counters.stored_bytes,
-                ..snapshot.counters
-            },
+            counters,
             ..snapshot.clone()
         };
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
-        match self.conclude(session, &copy, packs)? {
-            SessionEnd::Void => Ok(None),
-            SessionEnd::Stored(size) => {
-                self.refresh_cache(tally.counters.new_chunks, options.similarity);
-                Ok(Some((tally, size)))
+        if let Some(session) = session.filter(|_| !tally.skipped) {
+            match self.conclude(session, &snapshot, packs)? {
+                SessionEnd::Void => return Ok(None),
+                SessionEnd::Stored(size) => {
+                    tally.id = Some(session.id);
+                    tally.written += size;
+                }
             }
         }
+        self.refresh_cache(tally.counters.new_chunks, options.similarity);
+        Ok(Some(tally))
     }
 
     /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
@@ -434,6 +445,20 @@ fn recorded_paths(input: &read::Input) -> Vec<Vec<u8>> {
         // Its snapshot has those of the other one.
         read::Input::Copy => Vec::new(),
     }
+}
+
+/// A snapshot to store that is made from another one.
+pub(crate) struct Derived<'a> {
+    /// What it is made from.
+    pub(crate) source: CopySource<'a>,
+    /// The snapshot of this repository that the source names as copied earlier.
+    pub(crate) earlier: Option<FileId>,
+    /// What it is to be, apart from its root and what is counted.
+    pub(crate) snapshot: &'a Snapshot,
+    /// Whether the excludes of the options apply, and the totals are counted anew.
+    pub(crate) loses_files: bool,
+    /// What the session says that is done.
+    pub(crate) action: &'static str,
 }
 
 /// Origin of a backup: the machine, the paths as recorded, and the snapshot to compare with.
