@@ -197,14 +197,11 @@ impl Copying<'_> {
             };
             match self.destination.store_derived(derived, &options)? {
                 Some(summary) => {
-                    // The next one is compared with it.
-                    self.here.extend(
-                        summary
-                            .id
-                            .map(|id| self.destination.snapshot(&id.to_string()))
-                            .transpose()?,
-                    );
-                    self.here.sort_by_key(order);
+                    // The next one is compared with it, unless another process has forgotten it already.
+                    if let Some(Ok(copy)) = summary.id.map(|id| self.destination.snapshot(&id.to_string())) {
+                        self.here.push(copy);
+                        self.here.sort_by_key(order);
+                    }
                     return Ok(summary);
                 }
                 None => self.destination.monitor.warn(Warning::BackupBeginsAgain),
@@ -218,10 +215,11 @@ impl Copying<'_> {
         let alike = |there: &&SnapshotInfo| {
             (&there.snapshot.host, &there.snapshot.paths) == (&source.snapshot.host, &source.snapshot.paths)
         };
-        let alike = self.there.iter().filter(alike);
-        let copied = alike.filter_map(|there| Some((there, self.copy_of(there)?)));
-        let (before, after): (Vec<_>, Vec<_>) = copied.partition(|(there, _)| order(there) < order(source));
-        before.last().or(after.first()).copied()
+        let is_before = |there: &&SnapshotInfo| order(there) < order(source);
+        let before = self.there.iter().rev().filter(is_before);
+        let after = self.there.iter().filter(|there| order(there) > order(source));
+        let mut alike = before.chain(after).filter(alike);
+        alike.find_map(|there| Some((there, self.copy_of(there)?)))
     }
 
     /// Returns what the copy is to be, apart from its root.

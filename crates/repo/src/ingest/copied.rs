@@ -185,13 +185,8 @@ impl<'r> Copying<'r, '_> {
 }
 
 /// Reads a small file into the batch. Returns its parts.
-pub(super) fn read_small(
-    job: &Job<'_>,
-    source: &CopySource<'_>,
-    batch: &mut Batch,
-    file: &CopiedFile,
-) -> Result<std::ops::Range<usize>> {
-    let first = batch.parts.len();
+pub(super) fn read_small(job: &Job<'_>, batch: &mut Batch, file: &CopiedFile) -> Result<std::ops::Range<usize>> {
+    let (source, first) = (job.copy_source(), batch.parts.len());
     for item in Items::new(&source.reader, content_of(&file.entry)) {
         match item? {
             Item::Hole { length } => {
@@ -215,7 +210,7 @@ pub(super) fn read_small(
 impl LargeCutter<'_> {
     /// Takes over the chunks of a file of another repository.
     pub(super) fn copied(&mut self, file: CopiedFile) -> StopResult<Box<TreeEntry>> {
-        let source = self.job.copied.as_ref().ok_or(Error::Interrupted)?;
+        let source = self.job.copy_source();
         let mut chunk = Vec::new();
         for item in Items::new(&source.reader, content_of(&file.entry)) {
             self.job.monitor.check_cancelled()?;

@@ -109,6 +109,11 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Returns what this copy reads from. Only a copy has files that ask for it.
+    pub(crate) fn copy_source(&self) -> &CopySource<'a> {
+        self.copied.as_ref().expect("this is a copy")
+    }
+
     /// Updates the summary, or reads it. Locks it: for frames, packs and batches. The builder counts
     /// chunks and entries in a summary of its own.
     pub(crate) fn count<T>(&self, add: impl FnOnce(&mut BackupSummary) -> T) -> T {

@@ -106,10 +106,7 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: OwnFolders, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
-        Input::Copy => match &job.copied {
-            Some(source) => copied::walk(job, source, outlets),
-            None => Ok(Ok(())),
-        },
+        Input::Copy => copied::walk(job, job.copy_source(), outlets),
         Input::Paths(paths) => walk(job, &paths, None, parent, own, outlets),
         Input::Image(path, image) => {
             let counters = &job.monitor.counters;

@@ -175,16 +175,13 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         let outcome = match file {
             SmallFile::Ready { entry, unchanged } => FileOutcome::Ready { entry, unchanged },
             SmallFile::Link { name, file, last, path } => FileOutcome::Link { name, file, last, path },
-            SmallFile::Copied(file) => match &job.copied {
-                Some(source) => match copied::read_small(job, source, &mut batch, &file) {
-                    Ok(parts) => FileOutcome::Read {
-                        entry: Box::new(file.entry),
-                        parts,
-                        names: Names::Each,
-                    },
-                    Err(error) => FileOutcome::Failed { path: file.path, error },
+            SmallFile::Copied(file) => match copied::read_small(job, &mut batch, &file) {
+                Ok(parts) => FileOutcome::Read {
+                    entry: Box::new(file.entry),
+                    parts,
+                    names: Names::Each,
                 },
-                None => continue,
+                Err(error) => FileOutcome::Failed { path: file.path, error },
             },
             SmallFile::Read(file) => match read_small(job, &mut batch, &file) {
                 Ok(Some((entry, parts))) => {
