@@ -10,7 +10,8 @@
 //! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
-//! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of walking, reading and cutting.
+//! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of
+//!   walking, reading and cutting.
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
