@@ -52,6 +52,12 @@ pub enum Error {
         /// Its id.
         id: FileId,
     },
+    /// A snapshot can't be stored again under another id, because a part of what it needs is missing.
+    #[error("snapshot {snapshot} can't be stored again: a part of its data is missing")]
+    SnapshotIncomplete {
+        /// First digits of its id.
+        snapshot: String,
+    },
     /// Other prunes were faster, again and again. Try again later.
     #[error("other prunes of this repository were faster, again and again")]
     PruneBusy,

@@ -2,13 +2,16 @@
 //! generated from these definitions.
 
 mod backup;
+mod copy;
 #[cfg(test)]
 mod help_lines;
 mod init;
 mod password;
 mod records;
 mod restore;
+mod rewrite;
 mod select;
+mod tag;
 mod upkeep;
 mod value;
 
@@ -17,6 +20,7 @@ use std::path::PathBuf;
 
 pub(crate) use backup::BackupArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use copy::CopyArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
@@ -28,7 +32,9 @@ pub(crate) use records::{
     VersionName, VersionsKept, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
+pub(crate) use rewrite::RewriteArgs;
 pub(crate) use select::{Address, SelectArgs};
+pub(crate) use tag::TagCommand;
 pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
 
 const AFTER_HELP: &str = "\
@@ -47,6 +53,8 @@ Environment:
   IBID_PASSWORD_COMMAND  same as --password-command
   IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
                          the new password of `key add` and `key passwd`
+  IBID_TO_REPO, IBID_TO_PASSWORD, IBID_TO_PASSWORD_FILE, IBID_TO_PASSWORD_COMMAND
+                         the destination of `copy`, and its password
   IBID_STORE             same as --store of `ibid records`
 
 Exit codes:
@@ -148,6 +156,13 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show how much is stored and how much was saved
     Stats(StatsArgs),
+    /// Add tags to snapshots, or remove some
+    #[command(subcommand)]
+    Tag(TagCommand),
+    /// Copy snapshots to another repository
+    Copy(Box<CopyArgs>),
+    /// Leave files out of snapshots that exist
+    Rewrite(RewriteArgs),
     /// Forget snapshots, by name or by rules
     Forget(ForgetArgs),
     /// Free what no snapshot needs

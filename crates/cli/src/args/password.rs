@@ -13,6 +13,9 @@ pub(crate) struct PasswordArgs {
     /// Read the password from the first line that COMMAND prints (run by sh)
     #[arg(long, global = true, value_name = "COMMAND", conflicts_with = "password_file")]
     pub(crate) password_command: Option<String>,
+    /// Whether it is the password of the destination of a copy, which other variables give.
+    #[arg(skip)]
+    pub(crate) is_of_destination: bool,
 }
 
 #[derive(Debug, Args)]

@@ -52,13 +52,7 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
 
 /// Returns the snapshots that were named, as one group of which nothing is kept.
 fn named_groups(opened: &Opened, args: &ForgetArgs, named: &[String]) -> Result<Vec<PolicyGroup>> {
-    let mut chosen: Vec<SnapshotInfo> = Vec::new();
-    for name in named {
-        let info = opened.snapshot(name, &args.select)?;
-        if chosen.iter().all(|other| other.id != info.id) {
-            chosen.push(info);
-        }
-    }
+    let chosen = opened.chosen(named, &args.select)?;
     let one_group = GroupBy::default().host(false).paths(false);
     Ok(KeepPolicy::default().apply(chosen, one_group))
 }

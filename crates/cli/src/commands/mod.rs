@@ -3,6 +3,7 @@
 mod backup;
 mod cache;
 mod check;
+mod copy;
 mod diff;
 mod dump;
 mod find;
@@ -19,9 +20,11 @@ mod prune;
 mod records;
 mod repair;
 mod restore;
+mod rewrite;
 mod sessions;
 mod snapshots;
 mod stats;
+mod tag;
 mod watch;
 
 use std::ffi::OsString;
@@ -80,6 +83,9 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Dump(args) => dump::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stats(args) => stats::run(context, &args),
+        Command::Copy(args) => copy::run(context, &args),
+        Command::Tag(command) => tag::run(context, &command),
+        Command::Rewrite(args) => rewrite::run(context, &args),
         Command::Forget(args) => forget::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),
         Command::Sessions(_) => sessions::run(context),

@@ -51,8 +51,9 @@ impl Context {
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
                 "the repository in {} is NOT encrypted: anyone who can read its files can read your data. \
-                 Add --unencrypted to use it all the same. If it should be encrypted, find out who replaced it",
-                storage.location()
+                 Add {} to use it all the same. If it should be encrypted, find out who replaced it",
+                storage.location(),
+                self.unencrypted_option()
             )));
         }
         self.unlock(storage, probe)
@@ -62,12 +63,21 @@ impl Context {
         if probe.encrypted && self.global.unencrypted {
             let location = storage.location();
             return Err(Failure::Usage(format!(
-                "the repository in {location} is encrypted. Leave out --unencrypted, and give its password"
+                "the repository in {location} is encrypted. Leave out {}, and give its password",
+                self.unencrypted_option()
             )));
         }
         let password = self.password_of(&storage, probe)?;
         let repository = Repository::open(storage.clone(), password.as_ref().map(|password| password.as_slice()))?;
         self.ready(repository, storage, password)
+    }
+
+    /// Returns the option by which a user accepts this repository without encryption.
+    fn unencrypted_option(&self) -> &'static str {
+        match self.global.password.is_of_destination {
+            true => "--to-unencrypted",
+            false => "--unencrypted",
+        }
     }
 
     /// Returns the password of a repository; `None` for one without encryption.
@@ -76,7 +86,13 @@ impl Context {
         match probe.encrypted {
             true => {
                 let location = storage.location();
-                let needed = || ibid_repo::Error::PasswordNeeded { location }.into();
+                let needed = || match self.global.password.is_of_destination {
+                    false => Error::PasswordNeeded { location }.into(),
+                    true => Failure::Password(format!(
+                        "the repository in {location} is encrypted, and no password was given. Set IBID_TO_PASSWORD, \
+                         or use --to-password-file or --to-password-command"
+                    )),
+                };
                 Ok(Some(password::ask(self, self.path()?, needed)?))
             }
             false if self.global.unencrypted => Ok(None),
@@ -193,6 +209,18 @@ impl Opened {
         Ok(self
             .repository
             .find_snapshot_with(name, &filter(select)?, passed_over)?)
+    }
+
+    /// Returns the snapshots of these names among those selected, each once.
+    pub(crate) fn chosen(&self, names: &[String], select: &SelectArgs) -> Result<Vec<SnapshotInfo>> {
+        let mut chosen: Vec<SnapshotInfo> = Vec::new();
+        for name in names {
+            let info = self.snapshot(name, select)?;
+            if chosen.iter().all(|other| other.id != info.id) {
+                chosen.push(info);
+            }
+        }
+        Ok(chosen)
     }
 
     /// Returns all selected snapshots, oldest first. One that can't be read is an error: it might be any.

@@ -53,12 +53,16 @@ impl Sources<'_> {
 }
 
 fn sources(args: &PasswordArgs) -> Sources<'_> {
+    let [variable, file_variable, command_variable] = match args.is_of_destination {
+        false => ["IBID_PASSWORD", "IBID_PASSWORD_FILE", "IBID_PASSWORD_COMMAND"],
+        true => ["IBID_TO_PASSWORD", "IBID_TO_PASSWORD_FILE", "IBID_TO_PASSWORD_COMMAND"],
+    };
     Sources {
         file: args.password_file.as_deref(),
         command: args.password_command.as_deref(),
-        variable: "IBID_PASSWORD",
-        file_variable: "IBID_PASSWORD_FILE",
-        command_variable: "IBID_PASSWORD_COMMAND",
+        variable,
+        file_variable,
+        command_variable,
     }
 }
 

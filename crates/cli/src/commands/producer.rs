@@ -44,8 +44,9 @@ impl Producer {
         let name = escape(program.as_os_str().as_encoded_bytes());
         let mut child = Command::new(program)
             .args(arguments)
-            // The password of the repository is none of its business.
+            // Passwords of repositories are none of its business.
             .env_remove("IBID_PASSWORD")
+            .env_remove("IBID_TO_PASSWORD")
             .env_remove("IBID_NEW_PASSWORD")
             .stdout(Stdio::piped())
             .spawn()

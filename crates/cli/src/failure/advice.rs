@@ -62,7 +62,9 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         },
         RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => SEE_WHAT_DEPENDS,
         RepoError::ChunkDamaged { .. } => "Run `ibid check --read-data` to see which files need it.",
-        RepoError::ChunkMissing { .. } => "Run `ibid check` to see which files need it.",
+        RepoError::ChunkMissing { .. } | RepoError::SnapshotIncomplete { .. } => {
+            "Run `ibid check` to see which files need it."
+        }
         RepoError::Contradiction { .. } => "Run `ibid check` to see what depends on the pack.",
         RepoError::BadRecipe { .. } => "Run `ibid check` to see which files are damaged.",
         RepoError::ConfigDamaged {

@@ -7,6 +7,7 @@
 mod backup;
 mod cache;
 mod check;
+mod copy;
 mod diff;
 mod find;
 mod init;
@@ -15,8 +16,10 @@ mod key;
 mod records;
 mod repair;
 mod restore;
+mod rewrite;
 mod snapshots;
 mod stats;
+mod tag;
 mod talk;
 mod time;
 mod tree;
@@ -29,6 +32,7 @@ use std::path::Path;
 pub(crate) use backup::backup;
 pub(crate) use cache::{cache_cleared, cache_stats};
 pub(crate) use check::check;
+pub(crate) use copy::copied;
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 use ibid_format::FileId;
@@ -43,12 +47,14 @@ pub(crate) use records::{
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
+pub(crate) use rewrite::{Rewritten, rewritten};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
+pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
-    Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, passed_over, question,
-    records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
+    Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, not_copied, passed_over,
+    question, records_published, records_retrying, records_serving, swept, unencrypted, untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

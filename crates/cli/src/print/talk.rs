@@ -96,6 +96,11 @@ pub(crate) fn passed_over(wanted: &str, error: &Error) {
     ));
 }
 
+/// Prints that a snapshot was not copied.
+pub(crate) fn not_copied(what: &str, error: &Error) {
+    line(&format!("not copied: {what}: {}", with_causes(error)));
+}
+
 /// Returns what a backup says about packs that are not whole.
 fn lost_packs(missing: u64, cut: u64, unreadable: u64) -> String {
     let states = [(missing, "missing"), (cut, "cut short"), (unreadable, "unreadable")];

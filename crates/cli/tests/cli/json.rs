@@ -37,6 +37,43 @@ fn every_command_prints_what_is_documented() {
         (&listed[1]["id"], &listed[2]["tags"][1], &listed[3]["snapshots"]),
         (&backup["snapshot"], &"y".into(), &2.into())
     );
+    let tagged = tables.document("tag", &json(&["tag", "add", "x,z", "latest"]));
+    let (old, new) = (&tagged["snapshots"][0]["old"], &tagged["snapshots"][0]["new"]);
+    assert_eq!(
+        (old, &tagged["snapshots"][0]["tags"][2]),
+        (&listed[2]["id"], &"z".into())
+    );
+    let again = tables.document("tag", &json(&["tag", "add", "z", "--all", "--tag", "x"]));
+    assert_eq!((&again["changed"], &again["snapshots"][0]["new"]), (&0.into(), new));
+    let listed = tables.stream("snapshots", &json(&["snapshots"]));
+    assert_eq!((&listed[2]["id"], &listed[2]["original"]), (new, old));
+    let rewrite = |arguments: &[&str]| {
+        let arguments = [&["rewrite", "latest", "--exclude"], arguments].concat();
+        tables.document("rewrite", &json(&arguments))
+    };
+    assert_eq!(
+        rewrite(&["data.bin", "--dry-run"])["snapshots"][0]["bytes_left_out"],
+        300_000
+    );
+    assert_eq!(rewrite(&["nothing"])["snapshots"][0]["new"], Value::Null);
+    let copy = |arguments: &[&str]| {
+        let arguments = [&["copy", "--to", "other", "--json"], arguments].concat();
+        let ran = run(home.ibid(arguments).env("IBID_TO_PASSWORD", "another"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        tables.document("copy", &ran.out)
+    };
+    let made = run(home
+        .ibid(["--repo", "other", "init", "--quiet", CHEAP[0], CHEAP[1]])
+        .env("IBID_PASSWORD", "another"));
+    assert_eq!(made.code, 0, "{made:?}");
+    assert_eq!(copy(&["--dry-run"])["snapshots"][1]["state"], "would_be_copied");
+    assert_eq!(copy(&["latest"])["copied"], 1);
+    let copied = copy(&[]);
+    assert_eq!((&copied["copied"], &copied["present"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&copied["snapshots"][1]["source"], &copied["snapshots"][1]["state"]),
+        (new, &"present".into())
+    );
     let entries = tables.stream("ls", &json(&["ls", "latest~1", "-R"]));
     let link = entries.iter().find(|entry| entry["kind"] == "symlink").unwrap();
     assert_eq!(link["target"], "anna.txt");

@@ -3,6 +3,7 @@
 mod asking;
 mod blocks;
 mod caching;
+mod copying;
 mod documents;
 mod images;
 mod json;

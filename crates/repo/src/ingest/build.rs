@@ -237,7 +237,7 @@ impl Builder<'_, '_> {
                         let _ = self.gather.channels.slots.send(());
                     }
                 }
-                Event::Failed { path, error } => self.failed(path, error),
+                Event::Failed { path, error } => self.failed(path, error)?,
                 Event::End(end) => {
                     end?;
                     let (_, listing) = self.directories.pop().expect("the root");
@@ -252,8 +252,7 @@ impl Builder<'_, '_> {
         match listing.push(&self.chunkers, self.gather, entry) {
             Err(error @ Error::Unstorable(_)) => {
                 let path = self.path_of(&entry.name);
-                self.failed(path, error);
-                return Ok(());
+                return self.failed(path, error);
             }
             result => result?,
         }
@@ -285,7 +284,12 @@ impl Builder<'_, '_> {
             .collect()
     }
 
-    fn failed(&mut self, path: PathBuf, error: Error) {
+    /// Leaves out a file that could not be read.
+    fn failed(&mut self, path: PathBuf, error: Error) -> Result<()> {
+        // A copy has all that the snapshot has, or there is none.
+        if self.gather.job.copied.is_some() {
+            return Err(error);
+        }
         self.gather.tally.counters.unreadable += 1;
         let error = match error {
             // The path was listed a moment before.
@@ -296,6 +300,7 @@ impl Builder<'_, '_> {
             error => error,
         };
         self.gather.job.monitor.warn(Warning::Skipped { path, error });
+        Ok(())
     }
 
     /// Adds the entry of a file that was read.
@@ -316,8 +321,7 @@ impl Builder<'_, '_> {
         let Some(entry) = self.links.get(&file) else {
             let source = std::io::Error::other("it could not be read by the first of its names");
             let error = Error::local("read", &path, source);
-            self.failed(path, error);
-            return Ok(());
+            return self.failed(path, error);
         };
         let entry = TreeEntry { name, ..entry.clone() };
         self.entry(&entry)?;
@@ -348,7 +352,7 @@ impl Builder<'_, '_> {
                     self.gather.tally.unchanged_files += u64::from(unchanged);
                     self.entry(&entry)?;
                 }
-                FileOutcome::Failed { path, error } => self.failed(path, error),
+                FileOutcome::Failed { path, error } => self.failed(path, error)?,
                 FileOutcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
                 FileOutcome::Grown(file) => self.grown(*file)?,
                 FileOutcome::Read { entry, parts, names } => {
@@ -410,10 +414,7 @@ impl Builder<'_, '_> {
                 }
                 // Leave out the entry of a file that was read in part. Its chunks stay for the next
                 // backup.
-                LargePart::End(Err(error)) => {
-                    self.failed(path, error);
-                    return Ok(());
-                }
+                LargePart::End(Err(error)) => return self.failed(path, error),
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ibid_format::tree::Time;
 use ibid_storage::{ErrorKind, Name};
 
+use super::copied::CopySource;
 use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
 use super::sampling::Sampling;
@@ -32,6 +33,8 @@ pub(crate) struct Job<'a> {
     pub(crate) learned: Learned,
     /// Whether the repository has exactly the packs that it had when the parent was made.
     pub(crate) parent_is_complete: bool,
+    /// What a copy reads from; `None` for a backup.
+    pub(crate) copied: Option<CopySource<'a>>,
     /// The summary so far.
     tally: Mutex<BackupSummary>,
     /// Frames that were needed as bases but can't be read.
@@ -58,16 +61,18 @@ impl<'a> Job<'a> {
         loaded: LoadedIndex,
         filter: Arc<Filter>,
         parent_is_complete: bool,
+        copied: Option<CopySource<'a>>,
     ) -> Job<'a> {
         let finds_similar = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let cores = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let held = loaded.index.bytes() + filter.bytes();
+        let chunk_max = copied.as_ref().map_or(0, |source| source.chunk_max);
         let mut limits = Limits::new(
             repository.memory.saturating_sub(held),
             cores.max(1),
-            repository.chunker.size_max(),
+            repository.chunker.size_max().max(chunk_max),
             repository.config.frame_size,
             repository.config.pack_size,
             finds_similar,
@@ -97,10 +102,16 @@ impl<'a> Job<'a> {
                 follows_hints: OnceLock::new(),
             },
             parent_is_complete,
+            copied,
             tally: Mutex::default(),
             damaged: Mutex::default(),
             finished: AtomicBool::new(false),
         }
+    }
+
+    /// Returns what this copy reads from. Only a copy has files that ask for it.
+    pub(crate) fn copy_source(&self) -> &CopySource<'a> {
+        self.copied.as_ref().expect("this is a copy")
     }
 
     /// Updates the summary, or reads it. Locks it: for frames, packs and batches. The builder counts

@@ -10,6 +10,7 @@ use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fs::FileType;
 
+use super::copied::CopiedFile;
 use super::fingerprint::Span;
 use super::hints::{Followed, Follower};
 use super::image::Image;
@@ -39,6 +40,11 @@ pub(crate) enum Large {
         stream: Stream,
         parts: Sender<LargePart>,
     },
+    /// A file of another repository.
+    Copied {
+        file: Box<CopiedFile>,
+        parts: Sender<LargePart>,
+    },
 }
 
 /// Cuts large files until the channel closes. Two cutters run, so that one can read the next file
@@ -54,6 +60,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
     let (parts, kind) = match &file {
         Large::File { file, parts, .. } => (parts.clone(), file.kind),
         Large::Stream { parts, .. } => (parts.clone(), FileClass::NEW),
+        Large::Copied { file, parts } => (parts.clone(), file.kind),
     };
     let mut cutter = LargeCutter {
         job,
@@ -77,6 +84,7 @@ pub(crate) fn cut(job: &Job<'_>, file: Large, work: &Sender<Work>, spare: &Recei
         } => cutter.image(&file, *image),
         Large::File { file, .. } => cutter.file(&file),
         Large::Stream { stream, .. } => cutter.stream(stream),
+        Large::Copied { file, .. } => cutter.copied(*file),
     };
     cutter.end(end);
 }
@@ -301,6 +309,24 @@ impl LargeCutter<'_> {
         chunks.push(span);
         self.cut += length;
         Some(length as u64)
+    }
+
+    /// Adds a chunk after all data, which is cut.
+    pub(super) fn whole_chunk(&mut self, chunk: &[u8]) -> StopResult<()> {
+        if self.piece.data.len() - self.filled < chunk.len() {
+            self.send()?;
+            if self.piece.data.is_empty() {
+                self.piece.data = self.fresh();
+            }
+            // A chunk that was copied from elsewhere may be longer than any chunker of today makes.
+            let room = self.piece.data.len().max(self.filled + chunk.len());
+            self.piece.data.resize(room, 0);
+        }
+        self.piece.data[self.filled..][..chunk.len()].copy_from_slice(chunk);
+        self.piece.chunks.push(Span::new(self.cut, chunk.len(), self.kind));
+        self.add(chunk.len());
+        self.cut += chunk.len();
+        Ok(())
     }
 
     /// Drops the last `bytes` of the data that is not cut.

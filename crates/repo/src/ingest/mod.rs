@@ -10,6 +10,8 @@
 //! - The **reader** ([`read`]) walks and decides which files to read.
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
+//! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of
+//!   walking, reading and cutting.
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -25,6 +27,7 @@
 
 mod build;
 mod compress;
+mod copied;
 mod deltas;
 mod earlier;
 mod effort;
@@ -51,9 +54,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ibid_format::FileId;
-use ibid_format::snapshot::{LIST_MAX, Snapshot};
+pub(crate) use copied::CopySource;
+use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
 use ibid_format::tree::Time;
+use ibid_format::{ChunkId, FileId};
 use job::Job;
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
 pub(crate) use store::{packs_of_one_index_file, unlisted_max};
@@ -201,7 +205,7 @@ impl Repository {
             .parent
             .as_ref()
             .is_some_and(|parent| self.is_complete(parent.id, &loaded));
-        let job = Job::new(self, options, loaded, filter, parent_is_complete);
+        let job = Job::new(self, options, loaded, filter, parent_is_complete, None);
         job.count(|tally| tally.counters.unreadable += unresolved);
         job.report_lost_packs();
         let input = with_map(&job, input, origin.parent.as_ref())?;
@@ -221,21 +225,18 @@ impl Repository {
             _ => false,
         };
         let reading_began = job.started;
-        let packs = self
-            .cache
-            .as_ref()
-            .and_then(|_| job.loaded.packs_hash(&self.files.keys));
+        let packs = self.packs_hash(&job);
         let tally = job.into_tally();
         let duration_ms = || started.elapsed().as_millis() as u64;
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         let stored = match &mut session {
-            Some(session) if !skipped => match session.put(&self.files, &snapshot)? {
+            Some(session) if !skipped => match self.conclude(session, &snapshot, packs)? {
                 SessionEnd::Void if rules::holds(Rule::WalkAgain) => return Ok(None),
                 SessionEnd::Void => {
                     **session = OpenSession::begin(&self.files, "backup", &options.program, &snapshot.paths)?;
-                    match session.put(&self.files, &snapshot)? {
+                    match self.conclude(session, &snapshot, packs)? {
                         SessionEnd::Void => return Ok(None),
                         SessionEnd::Stored(size) => Some((session.id, size)),
                     }
@@ -244,18 +245,6 @@ impl Repository {
             },
             _ => None,
         };
-        if let Some((snapshot, _)) = stored
-            && let (Some(cache), Some(packs)) = (&self.cache, packs)
-            && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
-        {
-            self.monitor.warn(Warning::Cache { error });
-        }
-        if stored.is_some()
-            && let Err(error) = self.merge_index_files()
-        {
-            // The snapshot is durable. The next backup tries again.
-            self.monitor.warn(Warning::Repository { error });
-        }
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(Some(BackupSummary {
             id: stored.map(|(id, _)| id),
@@ -265,6 +254,111 @@ impl Repository {
             duration_ms: duration_ms(),
             ..tally
         }))
+    }
+
+    /// Returns a hash of the packs that there are, if there is a cache to remember it.
+    fn packs_hash(&self, job: &Job<'_>) -> Option<ChunkId> {
+        self.cache.as_ref()?;
+        job.loaded.packs_hash(&self.files.keys)
+    }
+
+    /// Puts the snapshot of a session, and does what is due after that.
+    fn conclude(&self, session: &mut OpenSession, snapshot: &Snapshot, packs: Option<ChunkId>) -> Result<SessionEnd> {
+        let end = session.put(&self.files, snapshot)?;
+        if let SessionEnd::Void = end {
+            return Ok(end);
+        }
+        let snapshot = session.id;
+        if let (Some(cache), Some(packs)) = (&self.cache, packs)
+            && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
+        {
+            self.monitor.warn(Warning::Cache { error });
+        }
+        if let Err(error) = self.merge_index_files() {
+            // The snapshot is durable. The next backup tries again.
+            self.monitor.warn(Warning::Repository { error });
+        }
+        Ok(end)
+    }
+
+    /// Stores a snapshot that is made from another one, in a session of its own. Returns `None` if a pruner has ended
+    /// the session. The summary has no id if this was a dry run, or if the [snapshot](Derived::snapshot) was to lose
+    /// files and has lost none.
+    pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
+        let started = Instant::now();
+        let (program, paths) = (&options.program, &derived.snapshot.paths);
+        // Before this, a pruner may delete what the index lists.
+        let mut session = match options.dry_run {
+            true => None,
+            false => Some(OpenSession::begin(&self.files, derived.action, program, paths)?),
+        };
+        let stored = self.derive(session.as_mut(), derived, options);
+        if let Some(session) = session
+            && let Err(error) = session.end(&self.files)
+        {
+            // A pruner will find that it has ended.
+            self.monitor.warn(Warning::Repository { error });
+        }
+        let summary = stored?.map(|summary| BackupSummary {
+            duration_ms: started.elapsed().as_millis() as u64,
+            ..summary
+        });
+        Ok(summary)
+    }
+
+    fn derive(
+        &self,
+        session: Option<&mut OpenSession>,
+        derived: Derived<'_>,
+        options: &BackupOptions,
+    ) -> Result<Option<BackupSummary>> {
+        let Derived {
+            source,
+            earlier,
+            snapshot,
+            loses_files,
+            ..
+        } = derived;
+        let loaded = self.load_own_index(options)?;
+        let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
+        let filter = Arc::new(Filter::new(&options.excludes)?);
+        let job = Job::new(self, options, loaded, filter, is_complete, Some(source));
+        job.report_lost_packs();
+        let built = build::run(&job, read::Input::Copy, None);
+        self.refresh();
+        let built = built?;
+        let packs = self.packs_hash(&job);
+        let mut tally = job.into_tally();
+        let made = match loses_files {
+            true => tally.counters,
+            false => snapshot.counters,
+        };
+        let counters = SnapshotTotals {
+            new_chunks: tally.counters.new_chunks,
+            new_bytes: tally.counters.new_bytes,
+            stored_bytes: tally.counters.stored_bytes,
+            unreadable: snapshot.counters.unreadable,
+            ..made
+        };
+        tally.skipped = loses_files && built.root == snapshot.root;
+        let snapshot = Snapshot {
+            root: built.root,
+            counters,
+            ..snapshot.clone()
+        };
+        // A cancelled reader may have stopped early, so the tree may be incomplete.
+        self.monitor.check_cancelled()?;
+        if let Some(session) = session.filter(|_| !tally.skipped) {
+            match self.conclude(session, &snapshot, packs)? {
+                SessionEnd::Void => return Ok(None),
+                SessionEnd::Stored(size) => {
+                    tally.id = Some(session.id);
+                    tally.written += size;
+                }
+            }
+        }
+        self.refresh_cache(tally.counters.new_chunks, options.similarity);
+        Ok(Some(tally))
     }
 
     /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
@@ -368,7 +462,23 @@ fn recorded_paths(input: &read::Input) -> Vec<Vec<u8>> {
         read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
         read::Input::Paths(paths) => paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
         read::Input::Image(path, _) => vec![path.as_os_str().as_bytes().to_vec()],
+        // Its snapshot has those of the other one.
+        read::Input::Copy => Vec::new(),
     }
+}
+
+/// A snapshot to store that is made from another one.
+pub(crate) struct Derived<'a> {
+    /// What it is made from.
+    pub(crate) source: CopySource<'a>,
+    /// The snapshot of this repository that the source names as copied earlier.
+    pub(crate) earlier: Option<FileId>,
+    /// What it is to be, apart from its root and what is counted.
+    pub(crate) snapshot: &'a Snapshot,
+    /// Whether the excludes of the options apply, and the totals are counted anew.
+    pub(crate) loses_files: bool,
+    /// What the session says that is done.
+    pub(crate) action: &'static str,
 }
 
 /// Origin of a backup: the machine, the paths as recorded, and the snapshot to compare with.

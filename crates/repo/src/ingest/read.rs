@@ -14,6 +14,7 @@ use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
+use super::copied;
 use super::image::Image;
 use super::job::Job;
 use super::large::{Large, LargePart};
@@ -33,6 +34,8 @@ pub(crate) enum Input {
     /// One file or device of which a map says what has changed.
     Image(PathBuf, Box<Image>),
     Stream(Stream),
+    /// The snapshot of another repository that the [job](Job::copied) names.
+    Copy,
 }
 
 /// Events for the builder, in the order of the tree.
@@ -67,7 +70,7 @@ pub(crate) struct Outlets {
 
 impl Outlets {
     /// Announces a large file of about so many pieces; returns the sender for its parts.
-    fn announce(
+    pub(super) fn announce(
         &self,
         job: &Job<'_>,
         path: PathBuf,
@@ -91,7 +94,7 @@ impl Outlets {
 }
 
 /// The receiver is gone: the backup has failed elsewhere and is reported there.
-struct Disconnected;
+pub(super) struct Disconnected;
 
 impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
     fn from(_: crossbeam_channel::SendError<T>) -> Disconnected {
@@ -103,6 +106,7 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: OwnFolders, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
+        Input::Copy => copied::walk(job, job.copy_source(), outlets),
         Input::Paths(paths) => walk(job, &paths, None, parent, own, outlets),
         Input::Image(path, image) => {
             let counters = &job.monitor.counters;
@@ -126,13 +130,19 @@ fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result:
 }
 
 /// The parent snapshot's listing of the current directory.
-struct ParentListing<'r> {
+pub(super) struct ParentListing<'r> {
     entries: std::iter::Peekable<Entries<'r>>,
 }
 
 impl<'r> ParentListing<'r> {
+    pub(super) fn new(entries: Entries<'r>) -> ParentListing<'r> {
+        ParentListing {
+            entries: entries.peekable(),
+        }
+    }
+
     /// Returns the former entry of that name. Names must be requested in ascending order.
-    fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
+    pub(super) fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
         loop {
             match self.entries.peek()? {
                 Ok(entry) if entry.name.as_slice() > name => return None,
@@ -159,8 +169,7 @@ struct Reading<'r, 'j> {
     /// One per directory on the path to the current one; `None` where the parent snapshot has no
     /// such directory.
     former: Vec<Option<ParentListing<'r>>>,
-    batch: Vec<SmallFile>,
-    batch_bytes: u64,
+    batches: Batches<'j>,
     /// Files with several names, already met under one of them.
     linked: HashMap<FileKey, Linked>,
     kinds: FileClasses,
@@ -213,17 +222,14 @@ fn walk(
         Err(error) => return Ok(Err(error)),
     };
     let reader = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
-    let former = parent.map(|parent| ParentListing {
-        entries: Entries::new(&reader, &parent.root).peekable(),
-    });
+    let former = parent.map(|parent| ParentListing::new(Entries::new(&reader, &parent.root)));
     let mut reading = Reading {
         job,
         outlets,
         reader: &reader,
         path: Vec::new(),
         former: vec![former],
-        batch: Vec::new(),
-        batch_bytes: 0,
+        batches: Batches::new(outlets),
         linked: HashMap::new(),
         kinds: FileClasses::default(),
         image,
@@ -245,7 +251,7 @@ fn walk(
             }
             reading.step(step)?;
         }
-        reading.flush()?;
+        reading.batches.flush()?;
         Ok(Ok(()))
     })
 }
@@ -271,14 +277,12 @@ impl<'r> Reading<'r, '_> {
     fn step(&mut self, step: Step) -> std::result::Result<(), Disconnected> {
         match step {
             Step::Enter { name, stat, directory } => {
-                self.flush()?;
+                self.batches.flush()?;
                 self.path.push(b'/');
                 self.path.extend_from_slice(&name);
                 let former = self.take_former(&name);
                 let below = match former.as_ref().map(|entry| &entry.kind) {
-                    Some(EntryKind::Directory(listing)) => Some(ParentListing {
-                        entries: Entries::new(self.reader, listing).peekable(),
-                    }),
+                    Some(EntryKind::Directory(listing)) => Some(ParentListing::new(Entries::new(self.reader, listing))),
                     _ => None,
                 };
                 self.former.push(below);
@@ -290,7 +294,7 @@ impl<'r> Reading<'r, '_> {
                 self.outlets.events.send(Event::Enter(Box::new(entry)))?;
             }
             Step::Leave => {
-                self.flush()?;
+                self.batches.flush()?;
                 let parent = self.path.iter().rposition(|&byte| byte == b'/');
                 self.path.truncate(parent.unwrap_or(0));
                 self.former.pop();
@@ -303,7 +307,7 @@ impl<'r> Reading<'r, '_> {
                 named,
             } => self.node(name, stat, parent, named)?,
             Step::Failed { path, error } => {
-                self.flush()?;
+                self.batches.flush()?;
                 self.outlets.events.send(Event::Failed { path, error })?;
             }
             Step::OwnFolder { path } => self.job.monitor.warn(Warning::OwnFolder { path }),
@@ -334,7 +338,7 @@ impl<'r> Reading<'r, '_> {
             {
                 self.job.monitor.counters.skip(stat.st_size as u64);
                 let bytes = attribute_bytes(&former) as u64;
-                return self.add(
+                return self.batches.add(
                     SmallFile::Ready {
                         entry: Box::new(former),
                         unchanged: true,
@@ -346,7 +350,7 @@ impl<'r> Reading<'r, '_> {
                 Met::Again { file, last } => {
                     self.job.monitor.counters.skip(stat.st_size as u64);
                     let path = self.path_of(&name);
-                    return self.add(SmallFile::Link { name, file, last, path }, 0);
+                    return self.batches.add(SmallFile::Link { name, file, last, path }, 0);
                 }
                 Met::First(names) => names,
             };
@@ -359,9 +363,9 @@ impl<'r> Reading<'r, '_> {
                 names,
             };
             if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 && image.is_none() {
-                return self.add(SmallFile::Read(Box::new(file)), stat.st_size as u64);
+                return self.batches.add(SmallFile::Read(Box::new(file)), stat.st_size as u64);
             }
-            self.flush()?;
+            self.batches.flush()?;
             let pieces = match file_type {
                 FileType::RegularFile => stat.st_size as u64 / self.job.limits.piece as u64 + 1,
                 _ => u64::MAX,
@@ -372,7 +376,7 @@ impl<'r> Reading<'r, '_> {
         match self.special(&name, &stat, &parent) {
             Ok(entry) => {
                 let bytes = attribute_bytes(&entry) as u64;
-                self.add(
+                self.batches.add(
                     SmallFile::Ready {
                         entry: Box::new(entry),
                         unchanged: false,
@@ -381,7 +385,7 @@ impl<'r> Reading<'r, '_> {
                 )
             }
             Err(error) => {
-                self.flush()?;
+                self.batches.flush()?;
                 let path = self.path_of(&name);
                 Ok(self.outlets.events.send(Event::Failed { path, error })?)
             }
@@ -454,41 +458,60 @@ impl<'r> Reading<'r, '_> {
         content.length == stat.st_size as u64
             && (former.mtime, former.ctime, former.inode) == (mtime, ctime, stat.st_ino)
             && !former.changed_while_read
-            && self.is_stored(content)
+            && is_stored(self.job, self.reader, content)
     }
+}
 
-    /// Returns whether all chunks of a content of the parent are in the index. A pack may be lost together
-    /// with the index files that listed it, and then only this test notices.
-    fn is_stored(&self, content: &Content) -> bool {
-        if self.job.parent_is_complete {
-            return true;
+/// Returns whether all chunks of a content of the parent are in the index. A pack may be lost together with the index
+/// files that listed it, and then only this test notices.
+pub(super) fn is_stored(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content) -> bool {
+    if job.parent_is_complete {
+        return true;
+    }
+    let known = |item: &Item| match item {
+        Item::Chunk { id, .. } => job.loaded.index.contains(id),
+        Item::Hole { .. } => true,
+    };
+    content.items.iter().all(known)
+        && (content.depth == 0 || Items::new(reader, content).all(|item| item.is_ok_and(|item| known(&item))))
+}
+
+/// Small files that are gathered for the workers.
+pub(super) struct Batches<'j> {
+    outlets: &'j Outlets,
+    files: Vec<SmallFile>,
+    bytes: u64,
+}
+
+impl<'j> Batches<'j> {
+    pub(super) fn new(outlets: &'j Outlets) -> Batches<'j> {
+        Batches {
+            outlets,
+            files: Vec::new(),
+            bytes: 0,
         }
-        let known = |item: &Item| match item {
-            Item::Chunk { id, .. } => self.job.loaded.index.contains(id),
-            Item::Hole { .. } => true,
-        };
-        content.items.iter().all(known)
-            && (content.depth == 0 || Items::new(self.reader, content).all(|item| item.is_ok_and(|item| known(&item))))
     }
 
-    fn add(&mut self, file: SmallFile, bytes: u64) -> std::result::Result<(), Disconnected> {
-        self.batch.push(file);
-        self.batch_bytes += bytes;
-        if self.batch_bytes >= BATCH_BYTES as u64 || self.batch.len() >= BATCH_FILES {
+    /// Adds a file of so many bytes.
+    pub(super) fn add(&mut self, file: SmallFile, bytes: u64) -> std::result::Result<(), Disconnected> {
+        self.files.push(file);
+        self.bytes += bytes;
+        if self.bytes >= BATCH_BYTES as u64 || self.files.len() >= BATCH_FILES {
             self.flush()?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> std::result::Result<(), Disconnected> {
-        if self.batch.is_empty() {
+    /// Sends off what was gathered.
+    pub(super) fn flush(&mut self) -> std::result::Result<(), Disconnected> {
+        if self.files.is_empty() {
             return Ok(());
         }
         let (reply, batch) = bounded(1);
-        self.batch_bytes = 0;
+        self.bytes = 0;
         self.outlets.events.send(Event::Batch(batch))?;
         self.outlets.work.send(Work::Batch {
-            files: std::mem::take(&mut self.batch),
+            files: std::mem::take(&mut self.files),
             reply,
         })?;
         Ok(())

@@ -12,6 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 
 use super::compress::{CompleteFrame, Compressor, Efforts, EncodedFrame};
+use super::copied::{self, CopiedFile};
 use super::fingerprint::{Analyzer, Sketches, Span};
 use super::job::Job;
 use super::limits::BATCH_BYTES;
@@ -64,6 +65,8 @@ pub(crate) enum SmallFile {
         entry: Box<TreeEntry>,
         unchanged: bool,
     },
+    /// A file of another repository.
+    Copied(Box<CopiedFile>),
     /// Another name of a file that was met before.
     Link {
         name: Vec<u8>,
@@ -131,7 +134,7 @@ pub(crate) struct Batch {
     /// Bytes of extended attributes of the files read.
     attributes: usize,
     /// Bytes read, also from files that failed.
-    bytes_read: u64,
+    pub(super) bytes_read: u64,
     /// Files not read because those before them filled the batch: some had grown meanwhile, or
     /// reported no size.
     pub(crate) rest: Vec<SmallFile>,
@@ -172,6 +175,14 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         let outcome = match file {
             SmallFile::Ready { entry, unchanged } => FileOutcome::Ready { entry, unchanged },
             SmallFile::Link { name, file, last, path } => FileOutcome::Link { name, file, last, path },
+            SmallFile::Copied(file) => match copied::read_small(job, &mut batch, &file) {
+                Ok(parts) => FileOutcome::Read {
+                    entry: Box::new(file.entry),
+                    parts,
+                    names: Names::Each,
+                },
+                Err(error) => FileOutcome::Failed { path: file.path, error },
+            },
             SmallFile::Read(file) => match read_small(job, &mut batch, &file) {
                 Ok(Some((entry, parts))) => {
                     batch.attributes += attribute_bytes(&entry);

@@ -1,0 +1,101 @@
+//! `ibid copy`.
+
+use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, SnapshotInfo};
+use ibid_terminal::number::size;
+
+use super::PROGRAM;
+use super::backup::sweep;
+use super::open::{Context, Opened};
+use super::watch::Watch;
+use crate::args::{CopyArgs, Global, PasswordArgs};
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{self, Out, Verb};
+
+pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
+    let (source_memory, destination_memory) = shares(context.global.memory)?;
+    let source = context.open()?;
+    let (chosen, mut outcome) = chosen(&source, args)?;
+    let there = destination(context, args);
+    let destination = match args.dry_run {
+        true => there.open()?,
+        false => there.open_to_store()?,
+    };
+    if !args.dry_run {
+        sweep(context, &destination);
+    }
+    let options = CopyOptions::default()
+        .dry_run(args.dry_run)
+        .program(PROGRAM)
+        .compression(args.compression)
+        .similarity(args.similarity)
+        .threads(args.threads.map(usize::from));
+    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    let from = source.repository.with_memory(source_memory)?.watched_by(&watch.monitor);
+    let to = destination
+        .repository
+        .with_memory(destination_memory)?
+        .watched_by(&watch.monitor);
+    let summary = from.copy_to(&to, &chosen, &options);
+    watch.finish();
+    let summary = summary.map_err(Failure::if_interrupted(
+        "copies that were complete stay, and the next copy goes on from there",
+    ))?;
+    print::copied(
+        &mut context.out,
+        source.about,
+        destination.about,
+        &summary,
+        args.dry_run,
+    )?;
+    if summary
+        .snapshots
+        .iter()
+        .any(|one| matches!(one.outcome, CopyOutcome::Failed(_)))
+    {
+        outcome = Outcome::Partial;
+    }
+    Ok(outcome)
+}
+
+/// Returns the shares of the source and of the destination in the memory. The destination searches for similar
+/// chunks, and has the buffers.
+fn shares(memory: u64) -> Result<(u64, u64)> {
+    let source = (memory / 3).max(MEMORY_MIN);
+    match memory.checked_sub(source).filter(|left| *left >= MEMORY_MIN) {
+        Some(destination) => Ok((source, destination)),
+        None => Err(Failure::Usage(format!(
+            "a copy works with two repositories. Give --memory at least {}",
+            size(2 * MEMORY_MIN)
+        ))),
+    }
+}
+
+/// Returns the snapshots to copy. One that can't be read is named, if no others were asked for.
+fn chosen(source: &Opened, args: &CopyArgs) -> Result<(Vec<SnapshotInfo>, Outcome)> {
+    match args.snapshots.as_slice() {
+        [] => source.snapshots(&args.select),
+        names => Ok((source.chosen(names, &args.select)?, Outcome::Done)),
+    }
+}
+
+/// Returns what opens the destination.
+fn destination(context: &Context, args: &CopyArgs) -> Context {
+    let global = &context.global;
+    Context {
+        out: Out::new(global.json, global.quiet),
+        global: Global {
+            repo: Some(args.to.clone()),
+            password: PasswordArgs {
+                password_file: args.to_password_file.clone(),
+                password_command: args.to_password_command.clone(),
+                is_of_destination: true,
+            },
+            unencrypted: args.to_unencrypted,
+            memory: global.memory,
+            cache_dir: global.cache_dir.clone(),
+            no_cache: global.no_cache,
+            quiet: global.quiet,
+            json: global.json,
+        },
+    }
+}

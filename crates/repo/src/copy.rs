@@ -1,0 +1,292 @@
+//! Copying snapshots to another repository.
+//!
+//! The two repositories have other keys, so a chunk has another id in each, and nothing sealed in one opens in the
+//! other. Data is decoded there and encoded here, with all that a backup does: what is stored is not stored again.
+//! A copy is told by the id of the [first](ibid_format::snapshot::Snapshot::original) of the snapshots it was made
+//! from. What the last copied snapshot of the same machine and paths shares with the next is not read again.
+
+use std::collections::HashSet;
+
+use ibid_format::FileId;
+use ibid_format::snapshot::Snapshot;
+use ibid_storage::Operation;
+
+use crate::ingest::{CopySource, Derived};
+use crate::options::setters;
+use crate::snapshots::next_sequence;
+use crate::{
+    BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
+    SnapshotInfo, StorageError, Warning,
+};
+
+/// Options of a [copy](Repository::copy_to).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// Say what would be copied, and copy nothing.
+    pub dry_run: bool,
+    /// Name and version of the calling program, for the session.
+    pub program: String,
+    /// Compression of chunks that the destination does not have.
+    pub compression: Compression,
+    /// Whether to store those as deltas that resemble others.
+    pub similarity: Similarity,
+    /// Number of threads that read, fingerprint and compress; the number of cores if none.
+    pub threads: Option<usize>,
+}
+
+setters!(CopyOptions {
+    dry_run: bool,
+    compression: Compression,
+    similarity: Similarity,
+    threads: Option<usize>,
+} into {
+    program: String,
+});
+
+/// What became of each snapshot in a [copy](Repository::copy_to), in the order of the source.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct CopySummary {
+    /// The snapshots that were asked for, oldest first.
+    pub snapshots: Vec<CopiedSnapshot>,
+}
+
+/// A snapshot that was to be copied.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CopiedSnapshot {
+    /// It, in the source.
+    pub source: SnapshotInfo,
+    /// What became of it.
+    pub outcome: CopyOutcome,
+}
+
+/// What became of a snapshot that was to be copied.
+#[derive(Debug)]
+pub enum CopyOutcome {
+    /// It was copied.
+    Copied(Box<BackupSummary>),
+    /// It would be copied, but this is a dry run.
+    WouldBeCopied,
+    /// This snapshot of the destination is a copy of it already, or it is one of that.
+    IsThere(FileId),
+    /// It was not copied, because a part of it can't be read.
+    Failed(Error),
+}
+
+impl Repository {
+    /// Copies snapshots of this repository to another one, oldest first. Those that are there are skipped, even if
+    /// their tags differ. Copies have new ids, and name the [original](Snapshot::original). Among the snapshots of
+    /// the destination they have the place of their time, and keep their order.
+    ///
+    /// Chunks keep their boundaries. So the copies share chunks with backups into the destination if both
+    /// repositories have the same chunker; if not, only deltas save something between them.
+    ///
+    /// Each repository uses its own budget of memory, and the monitor of the destination shows the progress.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]: snapshots copied so far stay, and the next copy uses what was stored of the one at
+    /// hand. Errors of the storage. If a part of a snapshot can't be read, the [outcome](CopyOutcome::Failed) says
+    /// so, and the next one is copied.
+    pub fn copy_to(
+        &self,
+        destination: &Repository,
+        snapshots: &[SnapshotInfo],
+        options: &CopyOptions,
+    ) -> Result<CopySummary> {
+        let mut asked = snapshots.to_vec();
+        asked.sort_by_key(order);
+        // Those that can't be read are none that were copied, or to copy.
+        let there = self.snapshots_with(|_, _| {})?;
+        let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
+        let mut copying = Copying {
+            source: self,
+            destination,
+            there,
+            here,
+            options,
+        };
+        copying.expect(&asked);
+        let mut summary = CopySummary::default();
+        for source in asked {
+            let outcome = copying.one(&source)?;
+            summary.snapshots.push(CopiedSnapshot { source, outcome });
+        }
+        Ok(summary)
+    }
+}
+
+struct Copying<'a> {
+    source: &'a Repository,
+    destination: &'a Repository,
+    /// Snapshots of the source, oldest first.
+    there: Vec<SnapshotInfo>,
+    /// Snapshots of the destination, oldest first.
+    here: Vec<SnapshotInfo>,
+    options: &'a CopyOptions,
+}
+
+impl Copying<'_> {
+    /// Sets the totals that progress is measured by.
+    fn expect(&self, asked: &[SnapshotInfo]) {
+        let counters = &self.destination.monitor.counters;
+        for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
+            ProgressCounters::add(&counters.files_total, info.snapshot.counters.files);
+            ProgressCounters::add(&counters.bytes_total, info.snapshot.counters.bytes);
+        }
+        counters.totals_final.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn copy_of(&self, source: &SnapshotInfo) -> Option<&SnapshotInfo> {
+        self.here.iter().find(|here| is_copy(source, here))
+    }
+
+    fn one(&mut self, source: &SnapshotInfo) -> Result<CopyOutcome> {
+        if let Some(copy) = self.copy_of(source) {
+            return Ok(CopyOutcome::IsThere(copy.id));
+        }
+        if self.options.dry_run {
+            return Ok(CopyOutcome::WouldBeCopied);
+        }
+        let stored = match self.store(source) {
+            // A prune of the source may have moved what was to be read.
+            Err(error) if is_of_reading(&error) => {
+                self.source.refresh();
+                self.store(source)
+            }
+            stored => stored,
+        };
+        match stored {
+            Ok(summary) => Ok(CopyOutcome::Copied(Box::new(summary))),
+            Err(error) if is_of_reading(&error) => Ok(CopyOutcome::Failed(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores a copy, again if a pruner ends the session.
+    fn store(&mut self, source: &SnapshotInfo) -> Result<BackupSummary> {
+        loop {
+            let loaded = self.source.loaded()?;
+            let earlier = self.earlier(source);
+            let copy = CopySource {
+                reader: self.source.bulk_reader(&loaded),
+                root: source.snapshot.root.clone(),
+                earlier: earlier.map(|(there, here)| (there.snapshot.root.clone(), here.snapshot.root.clone())),
+                chunk_max: self.source.chunker.size_max(),
+            };
+            let earlier = earlier.map(|(_, here)| here.id);
+            let snapshot = self.snapshot_of(source);
+            let threads = self
+                .options
+                .threads
+                .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+                .map(|threads| threads.min(self.source.readers_max(&loaded)));
+            let options = BackupOptions::default()
+                .program(self.options.program.as_str())
+                .compression(self.options.compression)
+                .similarity(self.options.similarity)
+                .hints(Hints::Off)
+                .threads(threads);
+            let derived = Derived {
+                source: copy,
+                earlier,
+                snapshot: &snapshot,
+                loses_files: false,
+                action: "copy",
+            };
+            match self.destination.store_derived(derived, &options)? {
+                Some(summary) => {
+                    // The next one is compared with it, unless another process has forgotten it already.
+                    if let Some(Ok(copy)) = summary.id.map(|id| self.destination.snapshot(&id.to_string())) {
+                        self.here.push(copy);
+                        self.here.sort_by_key(order);
+                    }
+                    return Ok(summary);
+                }
+                None => self.destination.monitor.warn(Warning::BackupBeginsAgain),
+            }
+        }
+    }
+
+    /// Returns a snapshot of the source and its copy, that are of the same machine and paths: the last before this
+    /// one, or the first after it.
+    fn earlier(&self, source: &SnapshotInfo) -> Option<(&SnapshotInfo, &SnapshotInfo)> {
+        let alike = |there: &&SnapshotInfo| {
+            (&there.snapshot.host, &there.snapshot.paths) == (&source.snapshot.host, &source.snapshot.paths)
+        };
+        let is_before = |there: &&SnapshotInfo| order(there) < order(source);
+        let before = self.there.iter().rev().filter(is_before);
+        let after = self.there.iter().filter(|there| order(there) > order(source));
+        let mut alike = before.chain(after).filter(alike);
+        alike.find_map(|there| Some((there, self.copy_of(there)?)))
+    }
+
+    /// Returns what the copy is to be, apart from its root.
+    fn snapshot_of(&self, source: &SnapshotInfo) -> Snapshot {
+        let parent = source.snapshot.parent.and_then(|parent| {
+            let first = self
+                .there
+                .iter()
+                .find(|info| info.id == parent)
+                .map_or(parent, first_id);
+            self.here.iter().find(|here| first_id(here) == first)
+        });
+        Snapshot {
+            sequence: self.sequence(source),
+            parent: parent.map(|here| here.id),
+            original: Some(first_id(source)),
+            ..source.snapshot.clone()
+        }
+    }
+
+    /// Returns the place of a copy: that of its time, but after the copies of all that come before it in the source.
+    fn sequence(&self, source: &SnapshotInfo) -> u64 {
+        let time = source.snapshot.time;
+        let before: HashSet<FileId> = self
+            .there
+            .iter()
+            .take_while(|there| order(there) < order(source))
+            .map(first_id)
+            .collect();
+        let copies = self.here.iter().filter(|here| before.contains(&first_id(here)));
+        let last = copies.map(|here| (here.snapshot.sequence, here.snapshot.time)).max();
+        let wanted = next_sequence(&self.here, Some(time));
+        match last {
+            Some((sequence, last)) if (wanted, time) <= (sequence, last) => {
+                sequence.saturating_add(u64::from(time <= last))
+            }
+            _ => wanted,
+        }
+    }
+}
+
+/// Returns whether something that was to be copied can't be read. If the destination can't be written to, no other
+/// snapshot can be copied, either.
+fn is_of_reading(error: &Error) -> bool {
+    let is_of_writing = |error: &StorageError| !matches!(error.operation(), Operation::Get | Operation::ReadAt);
+    error.is_fault() && !matches!(error, Error::Storage(error) if is_of_writing(error))
+}
+
+/// Returns what snapshots are ordered by.
+fn order(info: &SnapshotInfo) -> (u64, ibid_format::tree::Time, FileId) {
+    (info.snapshot.sequence, info.snapshot.time, info.id)
+}
+
+/// Returns the id of the first of the snapshots that this one was made from: its own if it is that.
+fn first_id(info: &SnapshotInfo) -> FileId {
+    info.snapshot.original.unwrap_or(info.id)
+}
+
+/// Returns whether two snapshots of two repositories have the same files.
+fn is_copy(there: &SnapshotInfo, here: &SnapshotInfo) -> bool {
+    // Of one original there may be several, if files were left out of one.
+    let files = |info: &SnapshotInfo| {
+        let counters = info.snapshot.counters;
+        [counters.files, counters.directories, counters.others, counters.bytes]
+    };
+    let (a, b) = (&there.snapshot, &here.snapshot);
+    first_id(there) == first_id(here)
+        && (a.time, &a.host, &a.paths) == (b.time, &b.host, &b.paths)
+        && files(there) == files(here)
+}

@@ -1,0 +1,241 @@
+//! Reading from another repository: a copy takes from a snapshot there what a backup takes from files. A snapshot
+//! that is to lose files is copied from its own repository, and then everything that stays is there already.
+//!
+//! Chunks keep their boundaries and get ids of this repository. Everything after that is as in a backup: what is
+//! stored already is not stored again, and the rest is compressed, or becomes deltas.
+
+use std::path::{Path, PathBuf};
+
+use ibid_format::content::{Content, Item};
+use ibid_format::tree::{EntryKind, TreeEntry};
+
+use super::fingerprint::Span;
+use super::job::Job;
+use super::large::{Large, LargeCutter, StopResult};
+use super::limits::BATCH_BYTES;
+use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, is_stored};
+use super::sampling::{FileClass, FileClasses};
+use super::work::{Batch, Names, Part, SmallFile, attribute_bytes};
+use crate::read::ChunkReader;
+use crate::tree::{Entries, Items, TreeStep, TreeWalk};
+use crate::{Error, ProgressCounters, Result};
+
+/// A snapshot of another repository.
+pub(crate) struct CopySource<'a> {
+    /// Reads chunks there.
+    pub(crate) reader: ChunkReader<'a>,
+    /// The content of its root there.
+    pub(crate) root: Content,
+    /// The roots of another snapshot there and of its copy here.
+    pub(crate) earlier: Option<(Content, Content)>,
+    /// Length of the longest chunk that its chunker makes, bytes. Single ones may be longer, if they were copied
+    /// there.
+    pub(crate) chunk_max: usize,
+}
+
+/// A file to copy.
+pub(crate) struct CopiedFile {
+    /// Its entry there.
+    pub(crate) entry: TreeEntry,
+    /// Its path, for messages.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: FileClass,
+}
+
+/// The listings of a directory in another snapshot there and in its copy here.
+struct Former<'r> {
+    there: ParentListing<'r>,
+    here: ParentListing<'r>,
+}
+
+struct Copying<'r, 'j> {
+    job: &'j Job<'j>,
+    source: &'r CopySource<'r>,
+    /// Reads the copy here.
+    here: &'r ChunkReader<'r>,
+    outlets: &'j Outlets,
+    batches: Batches<'j>,
+    /// One per directory on the path to the current one; `None` where the earlier copy has no such directory.
+    former: Vec<Option<Former<'r>>>,
+    kinds: FileClasses,
+}
+
+/// Walks the tree there, and passes on what is in it.
+pub(super) fn walk(
+    job: &Job<'_>,
+    source: &CopySource<'_>,
+    outlets: &Outlets,
+) -> std::result::Result<Result<()>, Disconnected> {
+    let here = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
+    let mut copying = Copying {
+        job,
+        source,
+        here: &here,
+        outlets,
+        batches: Batches::new(outlets),
+        former: Vec::new(),
+        kinds: FileClasses::default(),
+    };
+    let roots = source.earlier.as_ref();
+    let root = roots.map(|(there, here)| copying.listings(there, here));
+    copying.former.push(root);
+    let mut walk = TreeWalk::new(&source.reader, &source.root);
+    while let Some(step) = walk.next() {
+        if job.monitor.is_cancelled() {
+            return Ok(Err(Error::Interrupted));
+        }
+        match step {
+            Ok(TreeStep::Entry(entry)) => copying.entry(*entry, &mut walk)?,
+            Ok(TreeStep::Leave) => {
+                copying.batches.flush()?;
+                copying.former.pop();
+                outlets.events.send(Event::Leave)?;
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    copying.batches.flush()?;
+    Ok(Ok(()))
+}
+
+impl<'r> Copying<'r, '_> {
+    fn entry(&mut self, entry: TreeEntry, walk: &mut TreeWalk<'r>) -> std::result::Result<(), Disconnected> {
+        let former = self.take_former(&entry.name);
+        let is_directory = matches!(entry.kind, EntryKind::Directory(_));
+        if self
+            .job
+            .filter
+            .leaves_out(&Path::new("/").join(walk.path()), is_directory)
+        {
+            return Ok(());
+        }
+        match &entry.kind {
+            EntryKind::Directory(listing) => {
+                self.batches.flush()?;
+                let below = match former.map(|(there, here)| (there.kind, here.kind)) {
+                    Some((EntryKind::Directory(there), EntryKind::Directory(here))) => {
+                        Some(self.listings(&there, &here))
+                    }
+                    _ => None,
+                };
+                self.former.push(below);
+                walk.descend(listing);
+                Ok(self.outlets.events.send(Event::Enter(Box::new(entry)))?)
+            }
+            EntryKind::File(content) => {
+                let content = content.clone();
+                self.file(entry, &content, former, walk.path())
+            }
+            _ => self.ready(entry, false),
+        }
+    }
+
+    fn file(
+        &mut self,
+        mut entry: TreeEntry,
+        content: &Content,
+        former: Option<(TreeEntry, TreeEntry)>,
+        path: &Path,
+    ) -> std::result::Result<(), Disconnected> {
+        let kind = self.kinds.of(&entry.name, former.as_ref().map(|(_, here)| here));
+        // What is the same there is the same here, if all of it is still stored.
+        if let Some((there, here)) = former
+            && let (EntryKind::File(there), EntryKind::File(here)) = (there.kind, here.kind)
+            && there == *content
+            && is_stored(self.job, self.here, &here)
+        {
+            self.job.monitor.counters.skip(content.length);
+            entry.kind = EntryKind::File(here);
+            return self.ready(entry, true);
+        }
+        let path = Path::new("/").join(path);
+        if content.length <= BATCH_BYTES as u64 {
+            let bytes = content.length + attribute_bytes(&entry) as u64;
+            let file = CopiedFile { entry, path, kind };
+            return self.batches.add(SmallFile::Copied(Box::new(file)), bytes);
+        }
+        self.batches.flush()?;
+        let pieces = content.length / self.job.limits.piece as u64 + 1;
+        let parts = self.outlets.announce(self.job, path.clone(), pieces, Names::Each)?;
+        let file = Box::new(CopiedFile { entry, path, kind });
+        Ok(self.outlets.large.send(Large::Copied { file, parts })?)
+    }
+
+    /// Passes on an entry that is complete.
+    fn ready(&mut self, entry: TreeEntry, unchanged: bool) -> std::result::Result<(), Disconnected> {
+        let bytes = attribute_bytes(&entry) as u64;
+        let entry = Box::new(entry);
+        self.batches.add(SmallFile::Ready { entry, unchanged }, bytes)
+    }
+
+    fn listings(&self, there: &Content, here: &Content) -> Former<'r> {
+        Former {
+            there: ParentListing::new(Entries::new(&self.source.reader, there)),
+            here: ParentListing::new(Entries::new(self.here, here)),
+        }
+    }
+
+    /// Returns the entries of this name there and here, in the snapshot that was copied before.
+    fn take_former(&mut self, name: &[u8]) -> Option<(TreeEntry, TreeEntry)> {
+        let former = self.former.last_mut()?.as_mut()?;
+        let there = former.there.take(name, self.job.monitor);
+        let here = former.here.take(name, self.job.monitor);
+        there.zip(here)
+    }
+}
+
+/// Reads a small file into the batch. Returns its parts.
+pub(super) fn read_small(job: &Job<'_>, batch: &mut Batch, file: &CopiedFile) -> Result<std::ops::Range<usize>> {
+    let (source, first) = (job.copy_source(), batch.parts.len());
+    for item in Items::new(&source.reader, content_of(&file.entry)) {
+        match item? {
+            Item::Hole { length } => {
+                job.monitor.counters.skip(length);
+                batch.parts.push(Part::Hole(length));
+            }
+            Item::Chunk { id, length } => {
+                let start = batch.data.len();
+                source.reader.read(&id, length, &mut batch.data)?;
+                ProgressCounters::add(&job.monitor.counters.bytes, length.into());
+                batch.bytes_read += u64::from(length);
+                batch
+                    .parts
+                    .push(Part::Chunk(Span::new(start, length as usize, file.kind)));
+            }
+        }
+    }
+    Ok(first..batch.parts.len())
+}
+
+impl LargeCutter<'_> {
+    /// Takes over the chunks of a file of another repository.
+    pub(super) fn copied(&mut self, file: CopiedFile) -> StopResult<Box<TreeEntry>> {
+        let source = self.job.copy_source();
+        let mut chunk = Vec::new();
+        for item in Items::new(&source.reader, content_of(&file.entry)) {
+            self.job.monitor.check_cancelled()?;
+            match item? {
+                hole @ Item::Hole { .. } => self.without_data(hole)?,
+                Item::Chunk { id, length } => {
+                    chunk.clear();
+                    source.reader.read(&id, length, &mut chunk)?;
+                    self.whole_chunk(&chunk)?;
+                }
+            }
+        }
+        Ok(Box::new(file.entry))
+    }
+}
+
+/// Returns the content of a file there.
+fn content_of(entry: &TreeEntry) -> &Content {
+    static EMPTY: Content = Content {
+        depth: 0,
+        length: 0,
+        items: Vec::new(),
+    };
+    match &entry.kind {
+        EntryKind::File(content) => content,
+        _ => &EMPTY,
+    }
+}

@@ -1,0 +1,98 @@
+//! Leaving files out of a snapshot that exists.
+//!
+//! Listings are written anew, and what stays in them is taken over by id: no file's data is read.
+
+use ibid_format::FileId;
+use ibid_format::snapshot::{Snapshot, SnapshotTotals};
+
+use crate::ingest::{CopySource, Derived};
+use crate::options::setters;
+use crate::source::Excludes;
+use crate::{BackupOptions, Hints, Repository, Result, Similarity, SnapshotInfo, Warning};
+
+/// Options of [`rewrite`](Repository::rewrite).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RewriteOptions {
+    /// Files to leave out, by patterns. The other rules of a backup have no effect.
+    pub excludes: Excludes,
+    /// Forget the old snapshot.
+    pub forget: bool,
+    /// Say what would be left out, and write nothing.
+    pub dry_run: bool,
+    /// Name and version of the calling program, for the session.
+    pub program: String,
+}
+
+setters!(RewriteOptions {
+    excludes: Excludes,
+    forget: bool,
+    dry_run: bool,
+} into {
+    program: String,
+});
+
+/// What [`rewrite`](Repository::rewrite) has done, or would do.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RewriteSummary {
+    /// Id of the new snapshot; none if nothing was left out, and for a dry run.
+    pub id: Option<FileId>,
+    /// What it has; `files`, `directories`, `others` and `bytes` of the old one if nothing was left out.
+    pub counters: SnapshotTotals,
+    /// Bytes written to the repository.
+    pub written: u64,
+}
+
+impl Repository {
+    /// Stores a snapshot again without the files that the excludes match, under a new id and with the same place in
+    /// the order. Unlike in a backup, they can match what was named to be backed up, too.
+    ///
+    /// The data of the files stays until the old snapshot is forgotten, and a [prune](Repository::prune) has run.
+    ///
+    /// # Errors
+    /// [`BadPattern`](crate::Error::BadPattern); damage of what is to stay; [`Interrupted`](crate::Error::Interrupted);
+    /// errors of the storage. In each case the old snapshot stays.
+    pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
+        let snapshot = Snapshot {
+            original: Some(info.snapshot.original.unwrap_or(info.id)),
+            ..info.snapshot.clone()
+        };
+        let excludes = Excludes::default()
+            .patterns(options.excludes.patterns.clone())
+            .files(options.excludes.files.clone())
+            .any_case(options.excludes.any_case.clone());
+        let store = BackupOptions::default()
+            .excludes(excludes)
+            .program(options.program.as_str())
+            .dry_run(options.dry_run)
+            .similarity(Similarity::Off)
+            .hints(Hints::Off);
+        let summary = loop {
+            let derived = Derived {
+                source: CopySource {
+                    reader: self.tree_reader()?,
+                    root: info.snapshot.root.clone(),
+                    earlier: Some((info.snapshot.root.clone(), info.snapshot.root.clone())),
+                    chunk_max: 0,
+                },
+                earlier: Some(info.id),
+                snapshot: &snapshot,
+                loses_files: true,
+                action: "rewrite",
+            };
+            match self.store_derived(derived, &store)? {
+                Some(summary) => break summary,
+                None => self.monitor.warn(Warning::BackupBeginsAgain),
+            }
+        };
+        if options.forget && summary.id.is_some() {
+            self.forget(&[info.id])?;
+        }
+        Ok(RewriteSummary {
+            id: summary.id,
+            counters: summary.counters,
+            written: summary.written,
+        })
+    }
+}

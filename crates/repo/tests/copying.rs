@@ -1,0 +1,395 @@
+//! Copies of snapshots in another repository are as good as the originals.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ibid_format::tree::Time;
+use ibid_repo::{
+    BackupOptions, ChunkerSettings, CopyOptions, CopyOutcome, CopySummary, EntryKind, Error, FileId, InitOptions,
+    Limit, Monitor, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo, Warning,
+};
+use ibid_storage::fault::{Flaky, ObjectFault};
+use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
+use support::{Folder, Random, backup, contents, noise, options, quick, same_tree, scratch};
+
+fn new(options: &InitOptions) -> (Arc<Memory>, Repository) {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), options).unwrap();
+    (storage, repository)
+}
+
+/// Returns options of another chunker, and of smaller frames and packs.
+fn other() -> InitOptions {
+    quick()
+        .chunker(ChunkerSettings::for_average("fastcdc", 16 << 10).unwrap())
+        .frame_size(64 << 10)
+        .pack_size(1 << 20)
+}
+
+fn copy(from: &Repository, to: &Repository) -> CopySummary {
+    from.copy_to(to, &from.snapshots().unwrap(), &CopyOptions::default())
+        .unwrap()
+}
+
+/// Returns how many snapshots were copied.
+fn copied(summary: &CopySummary) -> usize {
+    let is_new = |one: &&ibid_repo::CopiedSnapshot| matches!(one.outcome, CopyOutcome::Copied(_));
+    summary.snapshots.iter().filter(is_new).count()
+}
+
+fn size(storage: &Memory, folder: &str) -> u64 {
+    let mut bytes = 0;
+    storage.list(folder, &mut |_: Name, size| bytes += size).unwrap();
+    bytes
+}
+
+fn restore(repository: &Repository, snapshot: &SnapshotInfo) -> tempfile::TempDir {
+    let target = scratch();
+    let to = target.path().join("restored");
+    let summary = repository.restore(snapshot, &to, &RestoreOptions::default()).unwrap();
+    assert_eq!(summary.failed, 0);
+    target
+}
+
+/// Checks that every snapshot of the source has a copy that restores to the same, in the same order.
+#[track_caller]
+fn same(source: &Repository, destination: &Repository) {
+    assert!(destination.check(ReadData::All).unwrap().is_clean());
+    let (there, here) = (source.snapshots().unwrap(), destination.snapshots().unwrap());
+    assert_eq!(there.len(), here.len());
+    for (there, here) in there.iter().zip(&here) {
+        assert_eq!(
+            here.snapshot.original,
+            Some(there.snapshot.original.unwrap_or(there.id))
+        );
+        let (a, b) = (restore(source, there), restore(destination, here));
+        same_tree(&a.path().join("restored"), &b.path().join("restored"));
+    }
+}
+
+#[test]
+fn a_copy_restores_every_file_and_attribute_whatever_the_settings() {
+    let folder = Folder::with_everything();
+    // So that a later change would be seen in the times of files, and the next backup trusts them.
+    std::thread::sleep(Duration::from_millis(100));
+    for (from, to) in [(quick(), other()), (other(), quick())] {
+        let (_, source) = new(&from);
+        let (_, destination) = new(&to);
+        backup(&source, folder.path());
+        assert_eq!(copied(&copy(&source, &destination)), 1);
+        same(&source, &destination);
+        let there = source.snapshot("latest").unwrap().snapshot;
+        let here = destination.snapshot("latest").unwrap().snapshot;
+        assert_eq!(
+            (
+                there.time,
+                &there.host,
+                &there.user,
+                &there.paths,
+                &there.tags,
+                &there.users,
+                &there.groups
+            ),
+            (
+                here.time,
+                &here.host,
+                &here.user,
+                &here.paths,
+                &here.tags,
+                &here.users,
+                &here.groups
+            )
+        );
+        assert_eq!(
+            (there.counters.files, there.counters.bytes),
+            (here.counters.files, here.counters.bytes)
+        );
+        // The next backup there reads no file again.
+        let next = backup(&destination, folder.path());
+        let unchanged = next.unchanged_files;
+        assert!(
+            next.parent.is_some() && unchanged + 3 >= next.counters.files,
+            "{next:?}"
+        );
+    }
+}
+
+#[test]
+fn every_version_is_copied_and_what_versions_share_is_stored_once() {
+    for seed in 0..3 {
+        let (source_storage, source) = new(&other());
+        let (storage, destination) = new(&other());
+        let folder = Folder::scratch();
+        for n in 0..6 {
+            folder.evolve(&mut Random(seed * 100 + n), 1_000_000);
+            backup(&source, folder.path());
+        }
+        let summary = copy(&source, &destination);
+        assert_eq!(copied(&summary), 6);
+        same(&source, &destination);
+        let (there, here) = (size(&source_storage, "packs"), size(&storage, "packs"));
+        assert!(here * 100 <= there * 115, "seed {seed}: {there} bytes became {here}");
+        let before = size(&storage, "");
+        assert_eq!(copied(&copy(&source, &destination)), 0);
+        assert_eq!(size(&storage, ""), before, "nothing is written when all is there");
+    }
+}
+
+#[test]
+fn only_what_changed_since_the_last_copy_is_read() {
+    let (_, source) = new(&quick());
+    let (_, destination) = new(&quick());
+    let folder = Folder::scratch();
+    for n in 0..20 {
+        folder.write(format!("file {n}"), &noise(n, 200_000));
+    }
+    backup(&source, folder.path());
+    copy(&source, &destination);
+    folder.write("file 7", &noise(100, 200_000));
+    backup(&source, folder.path());
+    let summary = copy(&source, &destination);
+    assert!(matches!(summary.snapshots[0].outcome, CopyOutcome::IsThere(_)));
+    let CopyOutcome::Copied(second) = &summary.snapshots[1].outcome else {
+        panic!("{summary:?}")
+    };
+    assert_eq!((second.unchanged_files, second.read_bytes), (19, 200_000));
+    same(&source, &destination);
+}
+
+#[test]
+fn copies_keep_their_order_and_take_the_place_of_their_time() {
+    let at = |seconds| Some(Time { seconds, nanos: 0 });
+    let (_, source) = new(&quick());
+    let (_, destination) = new(&quick());
+    let folder = Folder::scratch();
+    folder.write("a", b"a");
+    let tagged = |repository: &Repository, time, tag: &str| {
+        let options = options(folder.path()).time(at(time)).tags(vec![tag.to_owned()]);
+        repository.backup(&options).unwrap();
+    };
+    for (time, tag) in [(1000, "one"), (3000, "three"), (5000, "five")] {
+        tagged(&source, time, tag);
+    }
+    for (time, tag) in [(2000, "two"), (4000, "four")] {
+        tagged(&destination, time, tag);
+    }
+    let tags = |repository: &Repository| {
+        let all = repository.snapshots().unwrap();
+        all.iter().map(|info| info.snapshot.tags[0].clone()).collect::<Vec<_>>()
+    };
+    // The last one first: the order does not depend on what was copied when.
+    let all = source.snapshots().unwrap();
+    for one in [&all[2], &all[0], &all[1]] {
+        source
+            .copy_to(&destination, std::slice::from_ref(one), &CopyOptions::default())
+            .unwrap();
+    }
+    assert_eq!(tags(&destination), ["one", "two", "three", "four", "five"]);
+    // A clock that was wrong: what was made later stays later.
+    let (_, wrong) = new(&quick());
+    tagged(&wrong, 4_000_000_000, "before");
+    let after = options(folder.path()).tags(vec!["after".to_owned()]);
+    wrong.backup(&after).unwrap();
+    assert_eq!(tags(&wrong), ["before", "after"]);
+    let (_, third) = new(&quick());
+    copy(&wrong, &third);
+    assert_eq!(tags(&third), ["before", "after"]);
+}
+
+#[test]
+fn a_copy_of_a_copy_is_a_copy_of_the_first() {
+    let (_, a) = new(&quick());
+    let (_, b) = new(&other());
+    let (_, c) = new(&quick());
+    let folder = Folder::scratch();
+    folder.write("a", &noise(1, 300_000));
+    let first = backup(&a, folder.path()).id.unwrap();
+    copy(&a, &b);
+    copy(&b, &c);
+    assert_eq!(c.snapshot("latest").unwrap().snapshot.original, Some(first));
+    assert_eq!(copied(&copy(&a, &c)) + copied(&copy(&b, &a)) + copied(&copy(&c, &a)), 0);
+    // Other tags make it no other snapshot.
+    let info = a.snapshot("latest").unwrap();
+    a.set_tags(&info, &["x".to_owned()], "a test").unwrap();
+    assert_eq!(copied(&copy(&a, &b)), 0);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let (_, source) = new(&quick());
+    let (storage, destination) = new(&quick());
+    let folder = Folder::scratch();
+    folder.write("a", b"a");
+    backup(&source, folder.path());
+    let before = size(&storage, "");
+    let all = source.snapshots().unwrap();
+    let summary = source
+        .copy_to(&destination, &all, &CopyOptions::default().dry_run(true))
+        .unwrap();
+    assert!(matches!(summary.snapshots[0].outcome, CopyOutcome::WouldBeCopied));
+    assert_eq!(size(&storage, ""), before);
+}
+
+#[test]
+fn a_snapshot_with_damage_is_named_and_the_others_are_copied() {
+    let (storage, source) = new(&other());
+    let (_, destination) = new(&quick());
+    let folder = Folder::scratch();
+    folder.write("a", &noise(1, 100_000));
+    backup(&source, folder.path());
+    let mut packs = Vec::new();
+    storage.list("packs", &mut |name: Name, _| packs.push(name)).unwrap();
+    std::fs::remove_file(folder.path().join("a")).unwrap();
+    folder.write("b", &noise(2, 100_000));
+    backup(&source, folder.path());
+    for name in packs {
+        storage.delete(&name).unwrap();
+    }
+    source.refresh();
+    let summary = copy(&source, &destination);
+    assert!(
+        matches!(summary.snapshots[0].outcome, CopyOutcome::Failed(_)),
+        "{summary:?}"
+    );
+    assert_eq!(copied(&summary), 1);
+    let copies = destination.snapshots().unwrap();
+    assert_eq!(copies.len(), 1, "there is no part of a snapshot");
+    assert!(destination.check(ReadData::All).unwrap().is_clean());
+    assert_eq!(destination.sessions(|_, _| {}).unwrap().len(), 0);
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_with_what_it_has_stored() {
+    let (_, source) = new(&other());
+    let storage = Arc::new(Flaky::new(Memory::new()));
+    let destination = Repository::init(storage.clone(), Some(b"secret"), &other()).unwrap();
+    let folder = Folder::scratch();
+    for n in 0..40 {
+        folder.write(format!("file {n}"), &noise(n, 300_000));
+    }
+    backup(&source, folder.path());
+    storage.delay(Operation::Put, Duration::from_millis(50));
+    let monitor = Arc::new(Monitor::default());
+    let all = source.snapshots().unwrap();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while size(storage.inner(), "packs") < 3_000_000 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            monitor.cancel();
+        });
+        source.copy_to(&destination.watched_by(&monitor), &all, &CopyOptions::default())
+    });
+    storage.heal();
+    assert!(matches!(result, Err(Error::Interrupted)), "{result:?}");
+    assert!(destination.snapshots().unwrap().is_empty());
+    let summary = copy(&source, &destination);
+    let CopyOutcome::Copied(copy) = &summary.snapshots[0].outcome else {
+        panic!("{summary:?}")
+    };
+    assert!(copy.counters.new_bytes < 9_500_000, "{copy:?}");
+    same(&source, &destination);
+}
+
+#[test]
+fn a_copy_that_can_not_write_leaves_no_part_of_a_snapshot() {
+    let (_, source) = new(&other());
+    let folder = Folder::scratch();
+    for n in 0..3 {
+        folder.evolve(&mut Random(n), 1_000_000);
+        backup(&source, folder.path());
+    }
+    let all = source.snapshots().unwrap();
+    let mut failed = 0;
+    for skip in 0..40 {
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        let destination = Repository::init(storage.clone(), Some(b"secret"), &other()).unwrap();
+        storage.fail(Operation::Put, skip, ObjectFault::Before(ErrorKind::PermissionDenied));
+        failed += u64::from(source.copy_to(&destination, &all, &CopyOptions::default()).is_err());
+        storage.heal();
+        let destination = Repository::open(storage, Some(b"secret")).unwrap();
+        assert!(destination.check(ReadData::All).unwrap().is_clean());
+        copy(&source, &destination);
+        same(&source, &destination);
+    }
+    assert!(failed > 5, "{failed}");
+}
+
+#[test]
+fn a_copy_whose_session_a_prune_has_ended_begins_again() {
+    let (_, source) = new(&other());
+    let (_, destination) = new(&other());
+    let folder = Folder::scratch();
+    for n in 0..10 {
+        folder.write(format!("file {n}"), &noise(n, 300_000));
+    }
+    // What the copy meets in the destination is about to go.
+    let gone = backup(&destination, folder.path()).id.unwrap();
+    backup(&source, folder.path());
+    destination.forget(&[gone]).unwrap();
+    let begun_again = Arc::new(AtomicBool::new(false));
+    let noted = begun_again.clone();
+    let monitor = Arc::new(Monitor::new(move |warning| {
+        noted.fetch_or(matches!(warning, Warning::BackupBeginsAgain), Ordering::Relaxed);
+    }));
+    let all = source.snapshots().unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut pruned: Vec<FileId> = Vec::new();
+            while pruned.is_empty() && !ended.load(Ordering::Relaxed) {
+                pruned = destination
+                    .sessions(|_, _| {})
+                    .unwrap()
+                    .iter()
+                    .map(|info| info.id)
+                    .collect();
+            }
+            let options = PruneOptions::default().max_unused(Limit::Bytes(0)).give_up_on(pruned);
+            destination.prune(&options).unwrap();
+        });
+        let summary = source
+            .copy_to(&destination.watched_by(&monitor), &all, &CopyOptions::default())
+            .unwrap();
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(copied(&summary), 1);
+    });
+    same(&source, &destination);
+}
+
+#[test]
+fn chunks_longer_than_those_of_the_destination_are_copied_whole() {
+    let large = quick().chunker(ChunkerSettings::for_average("argmin", 1 << 20).unwrap());
+    let (_, source) = new(&large);
+    let (_, destination) = new(&other());
+    let (_, third) = new(&quick());
+    let folder = Folder::scratch();
+    folder.write("large", &noise(5, 12_000_000));
+    folder.write("zeros", &vec![0; 9_000_000]);
+    backup(&source, folder.path());
+    copy(&source, &destination);
+    same(&source, &destination);
+    copy(&destination, &third);
+    same(&destination, &third);
+    let length = |repository: &Repository| {
+        let info = repository.snapshot("latest").unwrap();
+        let path = folder.path().join("large");
+        let mut length = 0;
+        repository
+            .visit(info.at(&path), |_, entry| {
+                if let EntryKind::File(content) = &entry.kind {
+                    length = content.items.len();
+                }
+                Ok(ibid_repo::Visit::Skip)
+            })
+            .unwrap();
+        length
+    };
+    assert_eq!(length(&source), length(&third), "boundaries stay");
+    let next = BackupOptions::default().path(folder.path()).force(true);
+    third.backup(&next).unwrap();
+    assert!(contents(folder.path()).len() == 2 && third.check(ReadData::All).unwrap().is_clean());
+}
