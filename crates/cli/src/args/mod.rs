@@ -8,6 +8,7 @@ mod init;
 mod password;
 mod records;
 mod restore;
+mod run;
 mod select;
 mod upkeep;
 mod value;
@@ -28,8 +29,9 @@ pub(crate) use records::{
     VersionName, VersionsKept, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
+pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
-pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
+pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span};
 
 const AFTER_HELP: &str = "\
 Snapshots:
@@ -120,6 +122,13 @@ pub(crate) struct Global {
     /// Do without the local cache, and read all index files again
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
+    /// Take the options that you do not give from this profile of the config file
+    #[arg(long, global = true, value_name = "NAME", add = complete::profiles())]
+    pub(crate) profile: Option<String>,
+    /// Read profiles from this config file [default: $XDG_CONFIG_HOME/ibid/config.toml, or
+    /// ~/.config/ibid/config.toml; for root also /etc/ibid/config.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print only results, warnings and errors: no progress, no summaries
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -152,6 +161,8 @@ pub(crate) enum Command {
     Forget(ForgetArgs),
     /// Free what no snapshot needs
     Prune(PruneArgs),
+    /// Back up, forget, prune and check as a profile of the config file says
+    Run(RunArgs),
     /// List backups that are running, or were killed
     Sessions(SessionsArgs),
     /// Check the repository for damage

@@ -11,6 +11,7 @@ mod output;
 mod passwords;
 #[path = "../../../record/tests/replication_over_nats/ports.rs"]
 mod ports;
+mod profiles;
 mod publishing;
 mod records;
 mod restoring;
