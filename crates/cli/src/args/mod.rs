@@ -51,6 +51,9 @@ Environment:
                          the new password of `key add` and `key passwd`
   IBID_STORE             same as --store of `ibid records`
 
+Config file:
+  ~/.config/ibid/config.toml has profiles, for --profile and `ibid run`
+
 Exit codes:
   0    done
   1    failed

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{CHEAP, Home, Ran, as_somebody, packs, run, wait_until};
+use crate::tables::Tables;
 
 /// Writes the config file of a home; `@` in it is the home's path.
 fn write(home: &Home, text: &str) {
@@ -517,4 +518,29 @@ fn units_of_systemd_are_valid_and_run_the_profile() {
         2,
         &["run", "--print-systemd", "home", "--on-calendar", "daily\n[Service]"],
     );
+}
+
+#[test]
+fn json_is_as_documented() {
+    let tables = Tables::read(&[include_str!("../../../../docs/json.md")]);
+    let home = with_profile();
+    let lines = tables.stream("run", &ends(&home, 0, &["run", "home", "--json"]).out);
+    tables.hold("backup", &lines[1]["result"]);
+    tables.hold("check", &lines[4]["result"]);
+    let again = tables.stream("run", &ends(&home, 0, &["run", "home", "--json"]).out);
+    assert!(again[3]["not_before"].is_string() && again[3]["result"].is_null());
+    let listed = tables.stream("run", &ends(&home, 0, &["run", "--list", "--json"]).out);
+    assert_eq!(listed[1]["steps"][3], "check");
+    std::fs::remove_dir_all(home.path("repo")).unwrap();
+    let failed = tables.stream("run", &ends(&home, 10, &["run", "home", "--json"]).out);
+    assert!(
+        failed[1]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("there is no repository")
+    );
+    // A file that is wrong fails before anything is run.
+    write(&home, "[profile.home]\nrepoo = 1");
+    let said = ends(&home, 2, &["run", "home", "--json"]).err;
+    tables.hold("Error", &serde_json::from_str(said.lines().last().unwrap()).unwrap());
 }
