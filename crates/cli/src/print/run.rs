@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Out;
-use super::json::{Document, Nothing};
+use super::json::Nothing;
 use super::time::{local, rfc3339};
 use crate::failure::{Failure, Outcome};
 use crate::profile::{COMMANDS, Config};
@@ -259,12 +259,7 @@ struct JsonProfile<'a> {
 /// Prints the profiles of a config file.
 pub(crate) fn list(out: &mut Out, config: &Config) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
-    if out.json {
-        out.json(&super::Item {
-            kind: "begin",
-            body: Document::new("run", None, &Nothing {}),
-        })?;
-    }
+    begin(out)?;
     for (name, profile) in &config.profiles {
         let repository = profile.global_values("repo").first();
         let steps: Vec<&str> = COMMANDS

@@ -1,6 +1,7 @@
 //! Fills in what the command line and the environment leave open.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -103,7 +104,14 @@ impl Given {
 /// # Errors
 /// The config file or the profile does not exist, or is wrong.
 pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>> {
-    let Some(given) = Given::look(&arguments) else {
+    // A command line without a profile, which may have many paths, is parsed only once.
+    let may_have_one = |word: &OsString| word.as_bytes().starts_with(b"--profile");
+    let Some(given) = arguments
+        .iter()
+        .any(may_have_one)
+        .then(|| Given::look(&arguments))
+        .flatten()
+    else {
         return Ok(arguments);
     };
     // `run` names its profiles itself.

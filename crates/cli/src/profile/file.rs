@@ -118,7 +118,7 @@ type Profiles = std::collections::BTreeMap<String, Profile>;
 fn parse(text: &str) -> Result<Profiles, Problem> {
     let root = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        Problem::new(at, error.message())
+        Problem::new(at, error.message().replace('\n', ", "))
     })?;
     let mut profiles = Profiles::new();
     for (key, value) in root.get_ref() {

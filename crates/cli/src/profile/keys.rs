@@ -149,15 +149,16 @@ fn why(error: &clap::Error) -> String {
         (Some(ContextValue::Strings(valid)), Some(ContextValue::String(found))) if !valid.is_empty() => {
             format!("expected one of {}, found {found:?}", valid.join(", "))
         }
-        _ => first_line(error),
+        _ => one_line(error),
     }
 }
 
-/// Returns the first line of an error of clap, without its title.
-pub(crate) fn first_line(error: &clap::Error) -> String {
+/// Returns what an error of clap says, in one line, without its title and the usage.
+pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
+    let cause = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = cause.trim_start_matches("error: ").split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Returns the values that a key gives to its option; `None` if it turns the option off.
@@ -232,7 +233,7 @@ pub(super) fn check_conflicts(config: &Config) -> Result<()> {
                 Err(error) if error.kind() == ErrorKind::ArgumentConflict => Err(Failure::Usage(format!(
                     "profile {name:?} of {}: {}",
                     ibid_terminal::path_text(&config.path),
-                    first_line(&error)
+                    one_line(&error)
                 ))),
                 _ => Ok(()),
             }

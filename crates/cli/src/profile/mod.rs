@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use expand::{expand, globals_given};
-pub(crate) use keys::first_line;
+pub(crate) use keys::one_line;
 
 use crate::failure::{Failure, Result};
 

@@ -1,11 +1,12 @@
 //! Profiles of the config file, and `ibid run`.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{CHEAP, Home, Ran, as_somebody, packs, run, wait_until};
+use crate::support::{CHEAP, Home, Ran, as_somebody, packs, run, signal, wait_until};
 use crate::tables::Tables;
 
 /// Writes the config file of a home; `@` in it is the home's path.
@@ -399,7 +400,7 @@ fn two_runs_of_a_profile_do_not_overlap() {
     let waiting = "password-command = \"touch @/asked; while [ ! -e @/go ]; do sleep 0.05; done; echo secret\"";
     write(&home, &HOME.replace("password-file = \"~/password\"", waiting));
     let first = ibid(&home, &["run", "home", "--json"])
-        .stdout(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     wait_until("the first run is at work", || home.path("asked").exists());
@@ -415,6 +416,42 @@ fn two_runs_of_a_profile_do_not_overlap() {
     home.write("go", "");
     let first = crate::support::ran(first.wait_with_output().unwrap());
     assert!(first.code == 0 && steps(&first).len() == 4, "{first:?}");
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_begins_no_other_step() {
+    let home = with_profile();
+    let waiting = "password-command = \"touch @/asked; while [ ! -e @/go ]; do sleep 0.05; done; echo secret\"";
+    write(&home, &HOME.replace("password-file = \"~/password\"", waiting));
+    let mut command = ibid(&home, &["run", "home", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the run is at work", || home.path("asked").exists());
+    signal(&child, Signal::TERM);
+    // The handler is a thread, which has to be first.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    home.write("go", "");
+    let ran = crate::support::ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert_eq!(
+        steps(&ran),
+        named(&[("backup", "done"), ("forget", "failed")]),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_table_that_lacks_something_says_what() {
+    let home = with_profile();
+    write(&home, &HOME.replace("paths = [\"~/files\"]", ""));
+    let ran = ends(&home, 2, &["run", "home"]);
+    let expected = "ibid: home: backup failed: the following required arguments were not provided: <PATH>...";
+    assert!(ran.err.starts_with(expected), "{ran:?}");
+    write(&home, &HOME.replace("keep-last = 2", ""));
+    let ran = ends(&home, 2, &["run", "home"]);
+    assert!(
+        ran.err.contains("home: forget failed: nothing to forget was named"),
+        "{ran:?}"
+    );
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Runner<'_> {
         words.extend(profile::globals_given(&typed));
         words.extend(["--profile".into(), name.into(), command.into()]);
         let parsed = profile::expand(words)
-            .and_then(|words| args::parse(words).map_err(|error| Failure::Usage(profile::first_line(&error))));
+            .and_then(|words| args::parse(words).map_err(|error| Failure::Usage(profile::one_line(&error))));
         let mut cli = match parsed {
             Ok(cli) => cli,
             Err(failure) => return (Err(failure), Vec::new()),

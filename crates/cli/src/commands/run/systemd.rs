@@ -83,7 +83,7 @@ fn hardening(profile: &Profile) -> String {
     let backup = profile.tables.get("backup");
     if let Some(repository) = profile.global_values("repo").first().map(PathBuf::from) {
         // What is made by the first run is made in the folder around it.
-        let makes_it = backup.is_some_and(|table| table.has("init"));
+        let makes_it = backup.is_some_and(|table| table.has("init")) && !repository.exists();
         let folder = repository.parent().filter(|_| makes_it).unwrap_or(&repository);
         line(&format!("ReadWritePaths={}", optional(folder)));
     }
