@@ -9,7 +9,7 @@ use clap::{ArgMatches, Command};
 
 use super::{Config, Profile, Setting};
 use crate::args;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// The arguments of `backup` that say what is backed up: who gives one on the command line means
 /// nothing else.
@@ -104,19 +104,21 @@ impl Given {
 /// # Errors
 /// The config file or the profile does not exist, or is wrong.
 pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>> {
-    // A command line without a profile, which may have many paths, is parsed only once.
-    let may_have_one = |word: &OsString| word.as_bytes().starts_with(b"--profile");
-    let Some(given) = arguments
-        .iter()
-        .any(may_have_one)
-        .then(|| Given::look(&arguments))
-        .flatten()
-    else {
+    // A command line without these options, which may have many paths, is parsed only once.
+    let begins = |word: &OsString, option: &str| word.as_bytes().starts_with(option.as_bytes());
+    let may_have_one = |word| begins(word, "--profile") || begins(word, "--config");
+    let given = arguments.iter().any(may_have_one).then(|| Given::look(&arguments));
+    // `run` names its profiles itself.
+    let Some(given) = given.flatten().filter(|given| given.command != "run") else {
         return Ok(arguments);
     };
-    // `run` names its profiles itself.
-    let Some(name) = given.value("profile").filter(|_| given.command != "run") else {
-        return Ok(arguments);
+    let Some(name) = given.value("profile") else {
+        return match given.value("config") {
+            None => Ok(arguments),
+            Some(_) => Err(Failure::Usage(
+                "--config names a file of profiles: name the profile with --profile, too".into(),
+            )),
+        };
     };
     let config = Config::read(given.value("config").map(PathBuf::from).as_deref())?;
     let profile = config.profile(&name.to_string_lossy())?;

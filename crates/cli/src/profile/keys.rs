@@ -182,7 +182,7 @@ fn values(name: &str, arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Option<
         (ArgAction::Append, _) => one(value, "a string or a list of strings").map(|value| Some(vec![value])),
         (_, DeValue::Boolean(on)) if takes_none(arg) => Ok(on.then(Vec::new)),
         _ if is_path => one(value, "a string").map(|value| Some(vec![value])),
-        _ => one(value, "a string or a number").map(|value| Some(vec![value])),
+        _ => one(value, "a string or an integer").map(|value| Some(vec![value])),
     }
 }
 

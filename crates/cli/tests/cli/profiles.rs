@@ -183,7 +183,7 @@ fn a_mistake_in_the_file_names_its_line_and_what_was_meant() {
         ("[profile.a.backup]\nevery = '1d'", "line 2 of @: unknown key \"every\""),
         (
             "[profile.a]\nmemory = true",
-            "line 2 of @: memory: expected a string or a number, found a boolean",
+            "line 2 of @: memory: expected a string or an integer, found a boolean",
         ),
         (
             "[profile.a.backup]\npaths = [\n'/x',\n5]",
@@ -226,6 +226,8 @@ fn a_mistake_in_the_file_names_its_line_and_what_was_meant() {
     write(&home, HOME);
     let said = ends(&home, 2, &["--profile", "hme", "snapshots"]).err;
     assert!(said.contains("did you mean \"home\"?"), "{said}");
+    let said = ends(&home, 2, &["--config", "none", "snapshots"]).err;
+    assert!(said.contains("name the profile with --profile, too"), "{said}");
     let said = ends(&home, 2, &["--profile", "x", "--config", "none", "snapshots"]).err;
     assert!(said.contains("there is no config file none"), "{said}");
 }
