@@ -72,6 +72,16 @@ pub(crate) fn tags() -> ArgValueCandidates {
     ArgValueCandidates::new(|| unique(stored().into_iter().flat_map(|info| info.snapshot.tags)))
 }
 
+/// Completes the names of profiles in the config file.
+pub(crate) fn profiles() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let file = given(&words, &["--config"]).map(PathBuf::from);
+        let config = crate::profile::Config::read(file.as_deref());
+        unique(config.into_iter().flat_map(|config| config.profiles.into_keys()))
+    })
+}
+
 fn unique(names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     // A name that could control the terminal is not for the command line either.
     let mut names: Vec<_> = names.filter(|name| escape(name.as_bytes()) == *name).collect();

@@ -3,6 +3,7 @@
 //! | question | module |
 //! |---|---|
 //! | What does the command line say? | [`args`] |
+//! | What does the config file say? | [`profile`] |
 //! | What does each command do? | [`commands`] |
 //! | What could the user type next? | [`complete`] |
 //! | What does the user see? | [`mod@print`], and no other module prints |
@@ -15,6 +16,7 @@ mod commands;
 mod complete;
 mod failure;
 mod print;
+mod profile;
 
 fn main() -> std::process::ExitCode {
     allocator::give_back_large_buffers();

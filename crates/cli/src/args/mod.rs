@@ -10,6 +10,7 @@ mod password;
 mod records;
 mod restore;
 mod rewrite;
+mod run;
 mod select;
 mod tag;
 mod upkeep;
@@ -33,9 +34,10 @@ pub(crate) use records::{
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tag::TagCommand;
-pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs};
+pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span};
 
 const AFTER_HELP: &str = "\
 Snapshots:
@@ -56,6 +58,9 @@ Environment:
   IBID_TO_REPO, IBID_TO_PASSWORD, IBID_TO_PASSWORD_FILE, IBID_TO_PASSWORD_COMMAND
                          the destination of `copy`, and its password
   IBID_STORE             same as --store of `ibid records`
+
+Config file:
+  ~/.config/ibid/config.toml has profiles, for --profile and `ibid run`
 
 Exit codes:
   0    done
@@ -128,6 +133,13 @@ pub(crate) struct Global {
     /// Do without the local cache, and read all index files again
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
+    /// Take the options that you do not give from this profile of the config file
+    #[arg(long, global = true, value_name = "NAME", add = complete::profiles())]
+    pub(crate) profile: Option<String>,
+    /// Read profiles from this config file [default: $XDG_CONFIG_HOME/ibid/config.toml, or
+    /// ~/.config/ibid/config.toml; for root also /etc/ibid/config.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print only results, warnings and errors: no progress, no summaries
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -167,6 +179,8 @@ pub(crate) enum Command {
     Forget(ForgetArgs),
     /// Free what no snapshot needs
     Prune(PruneArgs),
+    /// Back up, forget, prune and check as a profile of the config file says
+    Run(RunArgs),
     /// List backups that are running, or were killed
     Sessions(SessionsArgs),
     /// Check the repository for damage

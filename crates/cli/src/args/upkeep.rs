@@ -46,6 +46,9 @@ pub(crate) struct ForgetArgs {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    /// Whether a profile gave the rules: nobody is asked, and only the loss of a whole group is refused.
+    #[arg(skip)]
+    pub(crate) by_profile: bool,
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -145,7 +148,7 @@ fn limit(text: &str) -> Result<Limit, String> {
 }
 
 /// Parses `7d` or `12h`.
-fn patience(text: &str) -> Result<Duration, String> {
+pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a span such as 7d, 12h or 0h, found {text:?}");
     let at = text
         .len()

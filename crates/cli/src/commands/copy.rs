@@ -84,6 +84,8 @@ fn destination(context: &Context, args: &CopyArgs) -> Context {
     Context {
         out: Out::new(global.json, global.quiet),
         global: Global {
+            config: None,
+            profile: None,
             repo: Some(args.to.clone()),
             password: PasswordArgs {
                 password_file: args.to_password_file.clone(),

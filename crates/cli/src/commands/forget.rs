@@ -3,6 +3,8 @@
 use std::io::{BufRead, IsTerminal};
 
 use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup, SnapshotInfo};
+use ibid_terminal::escape;
+use ibid_terminal::number::counted;
 
 use super::open::{Context, Opened};
 use super::{PROGRAM, prune};
@@ -31,7 +33,9 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     };
     let ids = PolicyGroup::ids_forgotten(&groups);
     let by_rule = args.snapshots.is_empty();
-    if !args.dry_run && !args.yes && by_rule && groups.iter().any(PolicyGroup::loses_most) {
+    if args.by_profile && !args.yes {
+        keep_some(&groups)?;
+    } else if !args.dry_run && !args.yes && by_rule && groups.iter().any(PolicyGroup::loses_most) {
         confirm(context, &groups, &ids)?;
     }
     if !args.dry_run {
@@ -76,6 +80,24 @@ fn group_by(names: &[GroupName]) -> GroupBy {
         .host(names.contains(&GroupName::Host))
         .paths(names.contains(&GroupName::Paths))
         .tags(names.contains(&GroupName::Tags))
+}
+
+/// Refuses to forget every snapshot of a group.
+fn keep_some(groups: &[PolicyGroup]) -> Result<()> {
+    let is_lost = |group: &&PolicyGroup| group.snapshots.iter().all(|one| !one.is_kept());
+    let Some(group) = groups.iter().find(is_lost).filter(|group| !group.snapshots.is_empty()) else {
+        return Ok(());
+    };
+    let paths = group.paths.iter().flatten().map(|path| escape(path));
+    let tags = group.tags.iter().flatten().map(|tag| escape(tag.as_bytes()));
+    let host = group.host.iter().map(|host| escape(host.as_bytes()));
+    let name: Vec<String> = host.chain(paths).chain(tags).collect();
+    Err(Failure::Usage(format!(
+        "nothing was forgotten: the rules of the profile keep none of the {} of {}. Add a rule such as keep-last = 1, \
+         or yes = true if that is meant",
+        counted(group.snapshots.len() as u64, "snapshot", "snapshots"),
+        name.join(" ")
+    )))
 }
 
 /// Asks whether to forget most of a group.

@@ -21,6 +21,7 @@ mod records;
 mod repair;
 mod restore;
 mod rewrite;
+mod run;
 mod sessions;
 mod snapshots;
 mod stats;
@@ -36,12 +37,22 @@ pub(crate) use password::from_file as password_from_file;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
+use crate::profile;
 
 /// The name and version of this program, as snapshots record it.
 pub(crate) const PROGRAM: &str = concat!("ibid ", env!("CARGO_PKG_VERSION"));
 
 /// Runs the command line, and returns the exit code.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let wants_json = arguments.iter().any(|word| word == "--json");
+    let arguments = match profile::expand(arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => {
+            print::fatal(&failure, wants_json);
+            return ExitCode::from(failure.exit_code());
+        }
+    };
     let cli = match args::parse(arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -88,6 +99,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Rewrite(args) => rewrite::run(context, &args),
         Command::Forget(args) => forget::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),
+        Command::Run(args) => run::run(context, &args),
         Command::Sessions(_) => sessions::run(context),
         Command::Check(args) => check::run(context, &args),
         Command::Repair(args) => repair::run(context, &args),

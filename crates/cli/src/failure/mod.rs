@@ -22,6 +22,8 @@ pub(crate) enum Outcome {
     Partial,
     /// A check found faults.
     Faults,
+    /// Steps failed; each was reported. The exit code is that of the first.
+    Failed(u8),
 }
 
 impl Outcome {
@@ -30,6 +32,7 @@ impl Outcome {
             Outcome::Done => 0,
             Outcome::Partial => 3,
             Outcome::Faults => 4,
+            Outcome::Failed(code) => code,
         }
     }
 }

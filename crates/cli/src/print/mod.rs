@@ -17,6 +17,7 @@ mod records;
 mod repair;
 mod restore;
 mod rewrite;
+pub(crate) mod run;
 mod snapshots;
 mod stats;
 mod tag;
@@ -79,6 +80,8 @@ impl About {
 /// Standard output.
 pub(crate) struct Out {
     output: Output,
+    /// Where JSON goes instead of standard output.
+    caught: Option<Vec<serde_json::Value>>,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
 }
@@ -87,9 +90,23 @@ impl Out {
     pub(crate) fn new(json: bool, quiet: bool) -> Out {
         Out {
             output: Output::new(),
+            caught: None,
             json,
             quiet,
         }
+    }
+
+    /// Returns an output that keeps JSON for [`Out::caught`].
+    pub(crate) fn catching() -> Out {
+        Out {
+            caught: Some(Vec::new()),
+            ..Out::new(true, true)
+        }
+    }
+
+    /// Returns the JSON that was kept instead of printed, one value a line.
+    pub(crate) fn caught(self) -> Vec<serde_json::Value> {
+        self.caught.unwrap_or_default()
     }
 
     /// Writes `bytes` unchanged.
@@ -126,7 +143,13 @@ impl Out {
     }
 
     fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        self.output.json(value).map_err(failed)
+        match &mut self.caught {
+            Some(caught) => {
+                caught.push(serde_json::to_value(value).map_err(|error| failed(error.into()))?);
+                Ok(())
+            }
+            None => self.output.json(value).map_err(failed),
+        }
     }
 
     /// Prints the document of a command.

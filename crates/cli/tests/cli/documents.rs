@@ -51,6 +51,7 @@ fn every_command_has_its_section() {
         "stats",
         "check",
         "repair",
+        "run",
         "key",
         "tag",
         "copy",

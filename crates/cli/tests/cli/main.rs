@@ -12,6 +12,7 @@ mod output;
 mod passwords;
 #[path = "../../../record/tests/replication_over_nats/ports.rs"]
 mod ports;
+mod profiles;
 mod pruning;
 mod publishing;
 mod records;
