@@ -80,10 +80,12 @@ fn measure(options: &Options, quiet: bool) -> Result<IndexLookups> {
     let work = options.work.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::Builder::new().prefix("ibid-bench-").tempdir_in(work)?;
     let index = SyntheticIndex { chunks: options.chunks };
-    let storage = ListedPacks::new(MemoryStorage::new(), move |each| {
+    let (memory, password) = (Arc::new(MemoryStorage::new()), Some(&b"a good password"[..]));
+    Repository::init(memory.clone(), password, &InitOptions::default())?;
+    let storage = ListedPacks::new(memory, move |each| {
         (0..index.packs()).map(|number| index.pack(number)).for_each(each);
     });
-    let repository = Repository::init(Arc::new(storage), Some(b"a good password"), &InitOptions::default())?
+    let repository = Repository::open(Arc::new(storage), password)?
         .with_cache(folder.path())
         .with_memory(options.memory)?;
     let started = Instant::now();

@@ -1,11 +1,13 @@
 //! A storage that lists packs which exist nowhere, for repositories of which only the index is made.
 
+use std::sync::Arc;
+
 use ibid_repo::{FileId, Storage, StorageError};
 use ibid_storage::Name;
 
 /// Packs that a storage lists beside its own.
 pub(crate) struct ListedPacks<S, P> {
-    storage: S,
+    storage: Arc<S>,
     each_pack: P,
 }
 
@@ -16,7 +18,7 @@ where
 {
     /// Returns a storage that also lists the packs that `each_pack` passes on: their ids, and their sizes in
     /// bytes.
-    pub(crate) fn new(storage: S, each_pack: P) -> ListedPacks<S, P> {
+    pub(crate) fn new(storage: Arc<S>, each_pack: P) -> ListedPacks<S, P> {
         ListedPacks { storage, each_pack }
     }
 }
@@ -80,7 +82,7 @@ mod tests {
         for name in [&index, &pack] {
             stored.put(name, &[b"stored"]).unwrap();
         }
-        let storage = ListedPacks::new(stored, |each| each((FileId([1; 16]), 70)));
+        let storage = ListedPacks::new(Arc::new(stored), |each| each((FileId([1; 16]), 70)));
         let list = |folder| {
             let mut found = Vec::new();
             storage

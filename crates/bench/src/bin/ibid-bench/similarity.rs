@@ -88,7 +88,8 @@ fn back_up(
     let (path, cache) = (folder.path().join("version"), folder.path().join("cache"));
     let unlike_packs = Arc::new(Mutex::new(Vec::new()));
     let listed = unlike_packs.clone();
-    let storage = ListedPacks::new(LocalStorage::create(folder.path().join("repository"))?, move |each| {
+    let storage = Arc::new(LocalStorage::create(folder.path().join("repository"))?);
+    let storage = ListedPacks::new(storage, move |each| {
         let packs = listed.lock().expect("no holder of this lock panics");
         packs.iter().copied().for_each(each);
     });
