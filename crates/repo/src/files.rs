@@ -59,6 +59,16 @@ impl Files {
         Ok((self.open_frame(pack, offset, sealed), true))
     }
 
+    /// Returns the plaintext of a frame that takes `sealed` bytes in its pack.
+    pub(crate) fn read_plain_frame(&self, pack: &Pack, offset: u32, sealed: u32) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; sealed as usize];
+        let (plain, _) = self.read_frame(pack, offset, &mut bytes)?;
+        let plain = plain.map_err(Error::damaged(format!("pack {} at offset {offset}", pack.id)))?;
+        bytes.truncate(plain.end);
+        bytes.drain(..plain.start);
+        Ok(bytes)
+    }
+
     /// Opens the seal of a frame. Returns where its plaintext is.
     fn open_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Opened {
         let begin = sealed.as_ptr().addr();

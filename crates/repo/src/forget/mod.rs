@@ -133,10 +133,11 @@ impl Repository {
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         let reader = self.tree_reader()?;
-        let visited = Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _| match loaded.index.get_stored(id) {
-            Some(_) => Ok(()),
-            None => Err(Error::ChunkMissing { id: *id }),
-        });
+        let visited =
+            Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _, _| match loaded.index.get_stored(id) {
+                Some(_) => Ok(()),
+                None => Err(Error::ChunkMissing { id: *id }),
+            });
         match visited {
             Err(Error::ChunkMissing { .. }) => return Err(lacking()),
             visited => visited?,

@@ -215,6 +215,11 @@ impl Dependencies {
         bases.finish()
     }
 
+    /// Returns pairs of a base frame and a frame that is encoded against it.
+    pub(crate) fn into_dependents(self) -> Pairs {
+        self.frames
+    }
+
     /// Returns the number of pairs of a base that can't be read and a frame that is encoded against it.
     pub(crate) fn missing_bases(&self) -> u64 {
         self.unknown.0.len()

@@ -47,6 +47,11 @@ pub(crate) struct Index {
     /// Frames beyond the end of a pack that is cut short, and frames that depend on chunks lost with a
     /// pack. Their chunks count as unknown.
     lost: NumberSet,
+    /// Frames whose chunks are to be stored again, and frames that nobody needs. Their chunks count as unknown,
+    /// but are read where others are encoded against them.
+    hidden: NumberSet,
+    /// Chunks of hidden frames in `memory` that were stored again.
+    again: MemoryIndex,
     /// Chunks of stored packs that are in no run, and chunks that a backup adds.
     memory: MemoryIndex,
     /// Frames of stored packs that are in no run, and the ordinals of their first chunks.
@@ -83,6 +88,8 @@ impl Index {
             missing: HashSet::new(),
             cut: HashMap::new(),
             lost: NumberSet::default(),
+            hidden: NumberSet::default(),
+            again: MemoryIndex::new(),
             memory: MemoryIndex::new(),
             frames: Vec::new(),
             ordinals: Vec::new(),
@@ -190,6 +197,17 @@ impl Index {
     /// Returns the frames that are beyond the end of a pack, or depend on chunks lost with one.
     pub(crate) fn lost(&self) -> &NumberSet {
         &self.lost
+    }
+
+    /// Makes the chunks of these frames unknown to [`contains`](Index::contains) and [`get`](Index::get), until they
+    /// are stored again. Other frames' bases are still found in them.
+    pub(crate) fn hide(&mut self, frames: NumberSet) {
+        self.hidden = frames;
+    }
+
+    /// Returns whether new chunks may be encoded against those of a stored frame.
+    pub(crate) fn can_be_base(&self, frame: u32) -> bool {
+        !self.lost.contains(frame) && !self.hidden.contains(frame)
     }
 
     /// Returns whether the pack with this number is listed but not in the storage.
@@ -390,7 +408,7 @@ impl Index {
 
     /// Returns whether a chunk is known.
     pub(crate) fn contains(&self, id: &ChunkId) -> bool {
-        if self.missing.is_empty() && self.lost.is_empty() {
+        if self.missing.is_empty() && self.lost.is_empty() && self.hidden.is_empty() {
             let short = ShortId::of(id);
             return self.memory.get(id).is_some()
                 || self.in_moved((short, short), |_, _| true).is_some()
@@ -420,18 +438,30 @@ impl Index {
 
     /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
+        self.place_of(id, &self.hidden)
+    }
+
+    /// Returns the place of a chunk, if it is known or in a [hidden](Index::hide) frame.
+    pub(crate) fn get_any(&self, id: &ChunkId) -> Option<Place> {
+        self.place_of(id, &NumberSet::default())
+    }
+
+    /// Returns the place of a chunk, if it is known in a frame that is not among these.
+    fn place_of(&self, id: &ChunkId, hidden: &NumberSet) -> Option<Place> {
         let short = ShortId::of(id);
+        let is_seen = |place: &Place| !hidden.contains(place.frame);
         // A backup adds only chunks that were unknown, so there is no better place.
-        if let Some(place) = self.memory.get(id)
+        if let Some(place) = self.memory.get(id).filter(is_seen)
             && (place.frame >= self.stored_frames() || self.runs.is_empty())
             && self.is_usable(place)
         {
             return Some(place);
         }
-        let memory = self.memory.get(id).into_iter();
+        let memory = [self.memory.get(id), self.again.get(id)].into_iter().flatten();
         let copies = self.copies(id.prefix()).into_iter();
         let copies = copies.filter(|(other, _)| other == id).map(|(_, place)| place);
-        self.best((short, short), memory.chain(copies)).map(|(_, place)| place)
+        let best = self.best((short, short), memory.chain(copies), hidden);
+        best.map(|(_, place)| place)
     }
 
     /// Returns the place of a chunk, if it can be read.
@@ -442,15 +472,20 @@ impl Index {
     /// Returns a known chunk whose id begins with this prefix, if any.
     pub(crate) fn find(&self, prefix: ChunkPrefix) -> Option<(ShortId, Place)> {
         let range = ShortId::range_of(prefix);
-        let in_memory = self.memory.find(prefix).into_iter().chain(self.copies(prefix));
+        let again = match self.hidden.is_empty() {
+            true => None,
+            false => self.again.find(prefix),
+        };
+        let in_memory = self.memory.find(prefix).into_iter().chain(again);
+        let in_memory = in_memory.chain(self.copies(prefix));
         let mut known: Vec<(ShortId, Place)> = in_memory.map(|(id, place)| (ShortId::of(&id), place)).collect();
         if let Some(first) = known.first().copied() {
             // Readers take the copies of one chunk only.
             known.retain(|(id, _)| *id == first.0);
             let places = known.into_iter().map(|(_, place)| place);
-            return self.best((first.0, first.0), places);
+            return self.best((first.0, first.0), places, &NumberSet::default());
         }
-        self.best(range, std::iter::empty())
+        self.best(range, std::iter::empty(), &NumberSet::default())
     }
 
     fn copies(&self, prefix: ChunkPrefix) -> Vec<(ChunkId, Place)> {
@@ -461,21 +496,27 @@ impl Index {
         self.memory.copies(prefix)
     }
 
-    /// Returns the place in the frame of smallest depth, among those given (all of the first id in the
-    /// range, if any) and those in runs.
-    fn best(&self, range: (ShortId, ShortId), known: impl Iterator<Item = Place>) -> Option<(ShortId, Place)> {
-        let mut best: Option<(ShortId, Place, u8)> = None;
-        let mut meet = |id: ShortId, place: Place, depth: u8| {
-            let is_better = best.is_none_or(|(other, _, least)| id < other || id == other && depth < least);
-            if is_better && self.is_usable(place) {
-                best = Some((id, place, depth));
+    /// Returns the place in the stored frame of smallest depth, or else in one that is not stored yet, among those
+    /// given (all of the first id in the range, if any) and those in runs. Passes over the frames in `hidden`.
+    fn best(
+        &self,
+        range: (ShortId, ShortId),
+        known: impl Iterator<Item = Place>,
+        hidden: &NumberSet,
+    ) -> Option<(ShortId, Place)> {
+        let mut best: Option<(ShortId, Place, (bool, u8))> = None;
+        let mut meet = |id: ShortId, place: Place, frame: Frame| {
+            let rank = (!frame.is_stored(), frame.depth);
+            let is_better = best.is_none_or(|(other, _, least)| id < other || id == other && rank < least);
+            if is_better && self.is_usable(place) && !hidden.contains(place.frame) {
+                best = Some((id, place, rank));
             }
         };
         for place in known {
-            meet(range.0, place, self.frame(place.frame).depth);
+            meet(range.0, place, self.frame(place.frame));
         }
         self.in_moved(range, |id, place| {
-            meet(id, place, self.frame(place.frame).depth);
+            meet(id, place, self.frame(place.frame));
             false
         });
         for part in &self.runs {
@@ -488,7 +529,7 @@ impl Index {
                         frame: part.first_frame + number,
                         slot: (ordinal - found.ordinal) as u16,
                     };
-                    meet(id, place, found.frame.depth);
+                    meet(id, place, part.frame(&found));
                 }
             }
         }
@@ -560,6 +601,9 @@ impl Index {
 
     /// Adds a chunk that was unknown.
     pub(crate) fn insert(&self, id: &ChunkId, place: Place) -> Result<()> {
+        if !self.hidden.is_empty() && self.memory.get(id).is_some() {
+            return self.again.insert(id, place, |_| true);
+        }
         self.memory.insert(id, place, |known| !self.is_usable(known))
     }
 
@@ -622,8 +666,9 @@ impl Index {
         } else {
             self.pages.memory()
         };
-        let sets = self.lost.bytes() + self.missing.capacity() * 8;
+        let sets = self.lost.bytes() + self.hidden.bytes() + self.missing.capacity() * 8;
         self.memory.bytes()
+            + self.again.bytes()
             + runs
             + pages
             + added

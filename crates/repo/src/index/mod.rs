@@ -8,7 +8,7 @@
 //! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
-//! | How do index files stay few? | [`merge`] |
+//! | How do new packs get into index files, and these stay few? | [`unlisted`], [`merge`] |
 //! | Which frames need which? | [`dependencies`], [`number_set`] |
 //! | Which ids has an operation met? | [`id_map`] |
 
@@ -27,6 +27,7 @@ mod run;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod unlisted;
 
 pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, find_base};
 pub(crate) use frames::{Frame, Pack, Place};
@@ -36,3 +37,4 @@ pub(crate) use loaded::{DamagedFile, LoadedIndex, LostPacks, MissingPack, View};
 pub(crate) use lookup::Index;
 pub(crate) use number_set::NumberSet;
 pub(crate) use run::{EntryOrder, Merge, Merged, Run, RunWriter, Sorter};
+pub(crate) use unlisted::{Unlisted, each_unlisted};

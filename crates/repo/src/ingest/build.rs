@@ -26,7 +26,7 @@ use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
 use crate::threads::spawn;
-use crate::tree::{ListWriter, ListingWriter, MetadataChunkers};
+use crate::tree::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
 use crate::{Error, ProgressCounters, Result, Warning};
 
 /// Result of the builder: the root's listing, and the names of all files' owners.
@@ -38,7 +38,7 @@ pub(crate) struct Built {
 
 /// Runs the whole pipeline. This thread becomes the builder.
 pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
-    let stored = Stored::new();
+    let stored = Stored::new(job.repository.memory);
     stored.list_packs(job)?;
     if !job.options.dry_run {
         job.delete_replaced(job.loaded.replaceable_index_files());
@@ -237,10 +237,14 @@ impl Builder<'_, '_> {
                         let _ = self.gather.channels.slots.send(());
                     }
                 }
+                Event::Metadata(chunk) => drop(self.gather.store(&chunk)?),
                 Event::Failed { path, error } => self.failed(path, error)?,
                 Event::End(end) => {
                     end?;
                     let (_, listing) = self.directories.pop().expect("the root");
+                    if self.gather.job.is_again() {
+                        return Ok(Content::empty());
+                    }
                     return listing.finish(&self.chunkers, self.gather);
                 }
             }
@@ -287,7 +291,7 @@ impl Builder<'_, '_> {
     /// Leaves out a file that could not be read.
     fn failed(&mut self, path: PathBuf, error: Error) -> Result<()> {
         // A copy has all that the snapshot has, or there is none.
-        if self.gather.job.copied.is_some() {
+        if self.gather.job.source.is_some() {
             return Err(error);
         }
         self.gather.tally.counters.unreadable += 1;
@@ -355,6 +359,13 @@ impl Builder<'_, '_> {
                 FileOutcome::Failed { path, error } => self.failed(path, error)?,
                 FileOutcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
                 FileOutcome::Grown(file) => self.grown(*file)?,
+                FileOutcome::Again(parts) => {
+                    for part in &batch.parts[parts] {
+                        if let Part::Chunk(span) = part {
+                            self.gather.data(span, &batch.data, &batch.sketches)?;
+                        }
+                    }
+                }
                 FileOutcome::Read { entry, parts, names } => {
                     let mut list = ListWriter::new();
                     for part in &batch.parts[parts] {

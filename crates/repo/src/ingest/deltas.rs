@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use ibid_delta::advanced::{RangeSelector, RangeSettings};
 use ibid_delta::{Interval, Sketch};
-use ibid_format::ChunkPrefix;
 use ibid_format::frame::{PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::run::ShortId;
+use ibid_format::{ChunkId, ChunkPrefix};
 
 use crate::index::Place;
 use crate::read::{Body, ChunkReader};
@@ -258,8 +258,12 @@ impl<'l> BaseReader<'l> {
             let found = index.find(id.prefix()).filter(|(found, _)| *found == ShortId::of(&id));
             found.map(|(_, stored)| (id, stored))
         });
+        // Where it is hidden, it goes, and readers will find the other.
+        let is_found = |id: &ChunkId, stored: Place| {
+            stored == place || !index.can_be_base(stored.frame) && index.get(id) == Some(place)
+        };
         match found {
-            Some((id, stored)) if stored == place => Ok(Some(id.prefix())),
+            Some((id, stored)) if is_found(&id, stored) => Ok(Some(id.prefix())),
             // The chunk was stored again, since deltas that this copy needs were lost. Readers would find
             // the new copy, which may come after the frame that is being encoded.
             Some(_) => Ok(None),

@@ -105,7 +105,7 @@ impl<'j> Gather<'j> {
         let group = match (&mut self.groups, sketch) {
             // A lost chunk is stored without bases, so that all deltas against it find it again.
             (Some(groups), Some(sketch)) if !was_lost => {
-                let group = groups.find(job, sketch, bytes.len() as u64, &mut self.tally.search);
+                let group = groups.find(job, sketch, span, &mut self.tally.search);
                 job.learned
                     .sampling
                     .note(span.kind, bytes.len() as u64, group.is_some());
@@ -158,7 +158,7 @@ impl<'j> Gather<'j> {
 
     /// Counts a chunk that is about to be stored, if it was lost. Returns whether it was.
     fn count_healed(&mut self, id: &ChunkId, bytes: &[u8]) -> bool {
-        let was_lost = self.job.loaded.index.is_lost(id);
+        let was_lost = !self.job.is_again() && self.job.loaded.index.is_lost(id);
         if was_lost {
             self.tally.healed_chunks += 1;
             self.tally.healed_bytes += bytes.len() as u64;

@@ -6,6 +6,7 @@ use ibid_format::ChunkId;
 use super::compress::FrameBuffers;
 use super::deltas::DeltaGroup;
 use super::earlier;
+use super::fingerprint::Span;
 use super::job::Job;
 use super::open_frame::OpenFrame;
 use super::summary::SimilaritySearch;
@@ -37,8 +38,9 @@ pub(super) struct DeltaGroups<'j> {
     /// that are not stored yet.
     recent: Recency,
     recent_max: usize,
-    /// Open groups by the depth of their deepest base, [`GROUP_DEPTHS`] depths each.
+    /// Open groups by the depth of their deepest base, so many depths each.
     pub(super) open: Vec<OpenGroup>,
+    depths: u8,
     /// Sketches of chunks without bases in the frame that is being gathered.
     pub(super) unlike: Vec<(Place, Sketch)>,
     /// Number of chunks stored so far.
@@ -64,6 +66,9 @@ impl<'j> DeltaGroups<'j> {
                 since: 0,
             })
         };
+        // Where some chunks must not become deeper than they are, none does for the sake of others.
+        let limits_depths = job.again().is_some_and(|again| !again.base_frames.is_empty());
+        let depths = if limits_depths { 1 } else { GROUP_DEPTHS };
         let kept = job.limits.bases + job.limits.bases_lent;
         Ok(DeltaGroups {
             similar: None,
@@ -71,7 +76,8 @@ impl<'j> DeltaGroups<'j> {
             bases,
             recent: Recency::default(),
             recent_max: (kept / u64::from(job.repository.config.frame_size)) as usize,
-            open: (0..DEPTH_MAX.div_ceil(GROUP_DEPTHS)).map(open).collect::<Result<_>>()?,
+            open: (0..DEPTH_MAX.div_ceil(depths)).map(open).collect::<Result<_>>()?,
+            depths,
             unlike: Vec::new(),
             clock: 0,
             found: Vec::new(),
@@ -93,16 +99,18 @@ impl<'j> DeltaGroups<'j> {
         Ok(similar)
     }
 
-    /// Finds the bases of a chunk of so many bytes with this sketch and returns its group; none if there
-    /// are no bases. Counts how they were found.
+    /// Finds the bases of a chunk with this sketch and returns its group; none if there are no bases. Counts how
+    /// they were found.
     pub(super) fn find(
         &mut self,
         job: &Job<'_>,
         sketch: &Sketch,
-        bytes: u64,
+        span: &Span,
         search: &mut SimilaritySearch,
     ) -> Option<usize> {
-        let is_found = self.look(job, sketch) || self.fetch(job, sketch) && self.look(job, sketch);
+        let (bytes, depth_max) = (u64::from(span.length), span.depth_max);
+        let is_found =
+            self.look(job, sketch, depth_max) || self.fetch(job, sketch) && self.look(job, sketch, depth_max);
         let similar = self.similar.as_ref().expect("prepared before");
         search.chunks += 1;
         if !is_found && similar.is_limited() {
@@ -119,11 +127,12 @@ impl<'j> DeltaGroups<'j> {
         }
         self.recent.shrink(self.recent_max);
         let deepest = self.found.iter().map(|base| base.depth).max()?;
-        Some(usize::from(deepest / GROUP_DEPTHS))
+        Some(usize::from(deepest / self.depths))
     }
 
-    /// Looks for bases in memory. Returns whether they share at least half of the features.
-    fn look(&mut self, job: &Job<'_>, sketch: &Sketch) -> bool {
+    /// Looks for bases in memory that are less deep than `depth_max`. Returns whether they share at least half of
+    /// the features.
+    fn look(&mut self, job: &Job<'_>, sketch: &Sketch, depth_max: u8) -> bool {
         let locality = |place: Place| {
             let is_stored = || job.loaded.index.is_stored(place.frame) && job.may_read(self.bases);
             let is_readable = is_stored() || self.bases.cache.has(place.frame);
@@ -134,7 +143,7 @@ impl<'j> DeltaGroups<'j> {
             }
         };
         let similar = self.similar.as_mut().expect("prepared before");
-        similar.bases(sketch, locality, &mut self.found)
+        similar.bases(sketch, depth_max, locality, &mut self.found)
     }
 
     /// Brings sketches into memory that this one may resemble. Returns whether there are more now.

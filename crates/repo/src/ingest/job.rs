@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ibid_format::tree::Time;
 use ibid_storage::{ErrorKind, Name};
 
+use super::again::Again;
 use super::copied::CopySource;
 use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
@@ -33,14 +34,22 @@ pub(crate) struct Job<'a> {
     pub(crate) learned: Learned,
     /// Whether the repository has exactly the packs that it had when the parent was made.
     pub(crate) parent_is_complete: bool,
-    /// What a copy reads from; `None` for a backup.
-    pub(crate) copied: Option<CopySource<'a>>,
+    /// What is read instead of files; `None` for a backup.
+    pub(crate) source: Option<Source<'a>>,
     /// The summary so far.
     tally: Mutex<BackupSummary>,
     /// Frames that were needed as bases but can't be read.
     damaged: Mutex<HashSet<u32>>,
     /// Set at the end, to stop threads that only assist.
     pub(crate) finished: AtomicBool,
+}
+
+/// What is read instead of files.
+pub(crate) enum Source<'a> {
+    /// A snapshot of another repository, or of this one.
+    Copy(CopySource<'a>),
+    /// Chunks that are stored, to be stored again.
+    Again(Again<'a>),
 }
 
 /// Properties of the data learned during a backup.
@@ -61,14 +70,18 @@ impl<'a> Job<'a> {
         loaded: LoadedIndex,
         filter: Arc<Filter>,
         parent_is_complete: bool,
-        copied: Option<CopySource<'a>>,
+        source: Option<Source<'a>>,
     ) -> Job<'a> {
         let finds_similar = options.similarity != Similarity::Off && options.compression != Compression::Off;
         let cores = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let held = loaded.index.bytes() + filter.bytes();
-        let chunk_max = copied.as_ref().map_or(0, |source| source.chunk_max);
+        let (chunk_max, beside) = match &source {
+            None => (0, 0),
+            Some(Source::Copy(source)) => (source.chunk_max, 0),
+            Some(Source::Again(again)) => (0, again.beside),
+        };
+        let held = loaded.index.bytes() + filter.bytes() + beside;
         let mut limits = Limits::new(
             repository.memory.saturating_sub(held),
             cores.max(1),
@@ -102,7 +115,7 @@ impl<'a> Job<'a> {
                 follows_hints: OnceLock::new(),
             },
             parent_is_complete,
-            copied,
+            source,
             tally: Mutex::default(),
             damaged: Mutex::default(),
             finished: AtomicBool::new(false),
@@ -111,7 +124,23 @@ impl<'a> Job<'a> {
 
     /// Returns what this copy reads from. Only a copy has files that ask for it.
     pub(crate) fn copy_source(&self) -> &CopySource<'a> {
-        self.copied.as_ref().expect("this is a copy")
+        match &self.source {
+            Some(Source::Copy(source)) => source,
+            _ => unreachable!("this is a copy"),
+        }
+    }
+
+    /// Returns the chunks that are stored again, if this job does that.
+    pub(crate) fn again(&self) -> Option<&Again<'a>> {
+        match &self.source {
+            Some(Source::Again(again)) => Some(again),
+            _ => None,
+        }
+    }
+
+    /// Returns whether this job stores chunks again, and makes no tree.
+    pub(crate) fn is_again(&self) -> bool {
+        self.again().is_some()
     }
 
     /// Updates the summary, or reads it. Locks it: for frames, packs and batches. The builder counts

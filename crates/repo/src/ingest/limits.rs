@@ -132,9 +132,9 @@ impl Limits {
         // A frame exists both uncompressed and compressed; zstd's own tables take about 4 MiB at
         // level 3.
         let frames = (self.frames + 2) * 2 * (frame as usize + self.piece / 8) + self.workers * (4 << 20);
-        // Two packs being filled, and those being stored. A pack exceeds its target size by at most
+        // Three packs being filled, and those being stored. A pack exceeds its target size by at most
         // an eighth.
-        let packs = (2 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
+        let packs = (3 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
         let similarity = match self.bases {
             0 => 0,
             bases => bases + self.features + (self.workers * DELTA_CODER) as u64,

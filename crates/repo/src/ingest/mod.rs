@@ -11,7 +11,7 @@
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
 //! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of
-//!   walking, reading and cutting.
+//!   walking, reading and cutting. So do chunks that a prune has stored again ([`again`]).
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -25,6 +25,7 @@
 //! Every queue is bounded; [`limits`] derives their lengths from the memory budget. All threads
 //! count into one tally ([`job`]), which becomes the summary.
 
+mod again;
 mod build;
 mod compress;
 mod copied;
@@ -54,13 +55,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use again::Again;
 pub(crate) use copied::CopySource;
 use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
 use ibid_format::tree::Time;
 use ibid_format::{ChunkId, FileId};
-use job::Job;
+use job::{Job, Source};
 pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
-pub(crate) use store::{packs_of_one_index_file, unlisted_max};
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
@@ -322,7 +323,7 @@ impl Repository {
         let loaded = self.load_own_index(options)?;
         let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
         let filter = Arc::new(Filter::new(&options.excludes)?);
-        let job = Job::new(self, options, loaded, filter, is_complete, Some(source));
+        let job = Job::new(self, options, loaded, filter, is_complete, Some(Source::Copy(source)));
         job.report_lost_packs();
         let built = build::run(&job, read::Input::Copy, None);
         self.refresh();
@@ -462,8 +463,8 @@ fn recorded_paths(input: &read::Input) -> Vec<Vec<u8>> {
         read::Input::Stream(stream) => vec![[b"/", stream.name.as_slice()].concat()],
         read::Input::Paths(paths) => paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
         read::Input::Image(path, _) => vec![path.as_os_str().as_bytes().to_vec()],
-        // Its snapshot has those of the other one.
-        read::Input::Copy => Vec::new(),
+        // A copy has those of the other snapshot.
+        read::Input::Copy | read::Input::Again => Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@ use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
+use super::again;
 use super::copied;
 use super::image::Image;
 use super::job::Job;
@@ -34,8 +35,10 @@ pub(crate) enum Input {
     /// One file or device of which a map says what has changed.
     Image(PathBuf, Box<Image>),
     Stream(Stream),
-    /// The snapshot of another repository that the [job](Job::copied) names.
+    /// The snapshot that the [job](Job::copy_source) names.
     Copy,
+    /// The chunks that the [job](Job::again) names.
+    Again,
 }
 
 /// Events for the builder, in the order of the tree.
@@ -50,6 +53,8 @@ pub(crate) enum Event {
         slots: usize,
         names: Names,
     },
+    /// A chunk of metadata to store again.
+    Metadata(Vec<u8>),
     Failed {
         path: PathBuf,
         error: Error,
@@ -107,6 +112,7 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: O
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
         Input::Copy => copied::walk(job, job.copy_source(), outlets),
+        Input::Again => again::walk(job, outlets),
         Input::Paths(paths) => walk(job, &paths, None, parent, own, outlets),
         Input::Image(path, image) => {
             let counters = &job.monitor.counters;

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crossbeam_channel::{Receiver, Sender};
+use ibid_format::FileId;
 use ibid_format::pack::{self, PackKind, PackSummary};
-use ibid_format::{FileId, index as index_file};
 
 use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
+use crate::index::{Unlisted, each_unlisted};
 use crate::layout::{folder, name_in};
 use crate::{Error, ProgressCounters, Result};
 
-/// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the
-/// directories of unlisted packs are read.
-const UNLISTED_MAX: usize = 200_000;
-/// Memory budget for each of these chunks, bytes: it takes about 150 until its index file is written.
-const BUDGET_A_CHUNK: u64 = 2500;
+/// What is stored again is many versions of the same. This share of the memory for bases may be chunks that are not
+/// durable yet, and so can't be read once the cache has dropped them.
+const UNSTORED_SHARE: u64 = 3;
 
 /// A frame on its way to the packer, in the order of the packs.
 pub(crate) struct FrameDue {
@@ -75,7 +74,7 @@ impl DurablePacks {
 
 /// State shared by the packer and the uploaders.
 pub(crate) struct Stored {
-    unlisted: Mutex<Vec<PackSummary>>,
+    unlisted: Mutex<Unlisted>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<DurablePacks>,
@@ -84,9 +83,10 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(crate) fn new() -> Stored {
+    /// Returns an empty set, for a memory budget in bytes.
+    pub(crate) fn new(memory: u64) -> Stored {
         Stored {
-            unlisted: Mutex::default(),
+            unlisted: Mutex::new(Unlisted::new(memory)),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
@@ -135,76 +135,96 @@ impl Stored {
 
     /// Writes index files for the packs that were found without one.
     pub(crate) fn list_packs(&self, job: &Job<'_>) -> Result<()> {
-        for &(id, size) in &job.loaded.unlisted {
-            job.monitor.check_cancelled()?;
-            // An index file lists only frames whose bases are there.
-            if !job.loaded.is_whole(id) {
-                continue;
-            }
-            match job.repository.files.read_directory(id, size) {
-                Ok(summary) => self.add_unlisted(job, summary)?,
-                // It could be read a moment ago. The next command reports it.
-                Err(error) if error.is_fault() => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let (loaded, files) = (&job.loaded, &job.repository.files);
+        each_unlisted(loaded, files, job.monitor, |pack| self.add_unlisted(job, pack))?;
         self.write_index(job)
     }
 
+    fn unlisted(&self) -> MutexGuard<'_, Unlisted> {
+        self.unlisted.lock().expect("no holder of this lock panics")
+    }
+
     /// Notes a durable pack, and writes index files if there are many.
-    fn add_unlisted(&self, job: &Job<'_>, summary: PackSummary) -> Result<()> {
-        let chunks: usize = {
-            let mut unlisted = self.unlisted.lock().expect("no holder of this lock panics");
-            unlisted.push(summary);
-            unlisted.iter().map(chunks_of).sum()
-        };
-        if chunks >= unlisted_max(job.repository.memory) {
-            self.write_index(job)?;
-        }
-        Ok(())
+    fn add_unlisted(&self, job: &Job<'_>, pack: PackSummary) -> Result<()> {
+        let are_many = self.unlisted().add(pack);
+        if are_many { self.write_index(job) } else { Ok(()) }
     }
 
     /// Writes index files for the packs not listed yet.
     pub(crate) fn write_index(&self, job: &Job<'_>) -> Result<()> {
-        let unlisted = std::mem::take(&mut *self.unlisted.lock().expect("no holder of this lock panics"));
-        let mut rest = unlisted.as_slice();
-        while !rest.is_empty() {
-            let count = packs_of_one_index_file(rest, unlisted_max(job.repository.memory));
-            let id = FileId::random();
-            let epoch = job.loaded.state.number;
-            let bytes = index_file::encode(&job.repository.files.keys, id, epoch, &rest[..count])
-                .map_err(Error::damaged("the new index"))?;
-            if !job.options.dry_run {
-                job.repository
-                    .files
-                    .storage
-                    .put(&name_in(folder::INDEX, id), &[&bytes])?;
-            }
-            job.count(|tally| tally.written += bytes.len() as u64);
-            rest = &rest[count..];
-        }
+        let mut unlisted = self.unlisted().take();
+        let (files, epoch) = (&job.repository.files, job.loaded.state.number);
+        let written = unlisted.list(files, epoch, job.options.dry_run)?;
+        job.count(|tally| tally.written += written);
         Ok(())
     }
 }
 
-/// Returns how many of these packs go into one index file. Even with one pack per chunk, the file
-/// stays well below its size limit; writing it takes a few times its size in memory.
-pub(crate) fn packs_of_one_index_file(packs: &[PackSummary], most: usize) -> usize {
-    let mut chunks = 0;
-    let fits = |summary: &&PackSummary| {
-        chunks += chunks_of(summary);
-        chunks <= most
-    };
-    packs.iter().take_while(fits).count().max(1)
+/// Packs being filled. A backup that fills no pack has one of data. Once it has filled one, it separates whole frames
+/// from deltas: these are seldom needed for as long, and a prune has less to move.
+struct OpenPacks<'a> {
+    job: &'a Job<'a>,
+    packs: &'a Sender<PackDue>,
+    metadata: Option<OpenPack>,
+    whole: Option<OpenPack>,
+    deltas: Option<OpenPack>,
+    separates: bool,
+    /// Bytes of chunks that were added since all packs were sent off, and that may be.
+    length: u64,
+    length_max: u64,
+    /// Number of packs that are full.
+    full: u64,
 }
 
-/// Returns how many stored chunks may be in no index file, with this memory budget.
-pub(crate) fn unlisted_max(memory: u64) -> usize {
-    (memory / BUDGET_A_CHUNK).min(UNLISTED_MAX as u64) as usize
-}
+impl OpenPacks<'_> {
+    /// Adds a frame to its pack, and sends off what is full. Returns false if nobody receives it.
+    fn add(&mut self, due: &FrameDue, frame: &EncodedFrame) -> bool {
+        let slot = match (due.kind, frame.depth) {
+            (PackKind::Metadata, _) => &mut self.metadata,
+            (PackKind::Data, 1..) if self.separates => &mut self.deltas,
+            (PackKind::Data, _) => &mut self.whole,
+        };
+        let pack = slot.get_or_insert_with(|| OpenPack {
+            builder: pack::PackBuilder::new(&self.job.repository.files.keys, FileId::random(), due.kind),
+            frames: Vec::new(),
+        });
+        let before = pack.builder.len();
+        pack.builder
+            .add(&frame.plaintext, &frame.blobs, frame.depth, &frame.bases);
+        pack.frames.push(due.number);
+        self.length += frame.body.whole().len() as u64;
+        if due.kind == PackKind::Data {
+            count(self.job, frame, pack.builder.len() - before);
+        }
+        if self.length >= self.length_max {
+            self.length = 0;
+            return self.send_all();
+        }
+        let size_max = self.job.limits.pack;
+        let Some(full) = slot.take_if(|pack| pack.builder.is_full(size_max)) else {
+            return true;
+        };
+        if due.kind == PackKind::Metadata {
+            return self.send(full);
+        }
+        self.separates = true;
+        // Its frames may have their bases in the other one, which must be durable first.
+        let whole = if frame.depth > 0 { self.whole.take() } else { None };
+        whole.is_none_or(|whole| self.send(whole)) && self.send(full)
+    }
 
-fn chunks_of(summary: &PackSummary) -> usize {
-    summary.frames.iter().map(|frame| frame.blobs.len()).sum()
+    /// Sends off a pack. Returns false if nobody receives it.
+    fn send(&mut self, pack: OpenPack) -> bool {
+        let due = pack.finish(self.full);
+        self.full += 1;
+        self.packs.send(due).is_ok()
+    }
+
+    /// Sends off all packs, whole frames before what may need them. Returns false if nobody receives them.
+    fn send_all(&mut self) -> bool {
+        let open = [self.metadata.take(), self.whole.take(), self.deltas.take()];
+        open.into_iter().flatten().all(|pack| self.send(pack))
+    }
 }
 
 /// Seals frames into packs, in order, and sends full packs to the uploaders.
@@ -215,9 +235,22 @@ pub(crate) fn pack(
     packs: &Sender<PackDue>,
     spare: &Sender<FrameBuffers>,
 ) {
-    let mut open: [Option<OpenPack>; 2] = [None, None];
-    let mut numbers = 0..;
-    let mut next = || numbers.next().expect("there is no end of them");
+    let mut open = OpenPacks {
+        job,
+        packs,
+        metadata: None,
+        whole: None,
+        deltas: None,
+        separates: false,
+        // What is stored again is many versions of the same. Each is to be durable, and so can be read as a base,
+        // before it is dropped from the cache.
+        length: 0,
+        length_max: match job.limits.bases {
+            1.. if job.is_again() => job.limits.bases / UNSTORED_SHARE,
+            _ => u64::MAX,
+        },
+        full: 0,
+    };
     while let Ok(due) = frames.recv() {
         // The worker is gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
@@ -225,32 +258,13 @@ pub(crate) fn pack(
             stored.fail(error);
             return;
         }
-        let slot = &mut open[usize::from(due.kind == PackKind::Metadata)];
-        let pack = slot.get_or_insert_with(|| OpenPack {
-            builder: pack::PackBuilder::new(&job.repository.files.keys, FileId::random(), due.kind),
-            frames: Vec::new(),
-        });
-        let before = pack.builder.len();
-        pack.builder
-            .add(&encoded.plaintext, &encoded.blobs, encoded.depth, &encoded.bases);
-        pack.frames.push(due.number);
-        if due.kind == PackKind::Data {
-            count(job, &encoded, pack.builder.len() - before);
+        if !open.add(&due, &encoded) {
+            return;
         }
         // At the end the receiver of buffers is gone.
         let _ = spare.send(FrameBuffers::from(encoded));
-        if pack.builder.is_full(job.limits.pack) {
-            let full = slot.take().expect("just filled").finish(next());
-            if packs.send(full).is_err() {
-                return;
-            }
-        }
     }
-    for pack in open.into_iter().flatten() {
-        if packs.send(pack.finish(next())).is_err() {
-            return;
-        }
-    }
+    open.send_all();
 }
 
 /// Counts a data frame that takes `stored` bytes in its pack.
@@ -302,6 +316,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
         }
         stored.mark_durable(due.number);
         job.count(|tally| {
+            tally.packs += 1;
             tally.written += size;
             tally.counters.stored_bytes += size;
         });
@@ -310,48 +325,5 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) 
             stored.fail(error);
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ibid_format::ChunkId;
-    use ibid_format::frame::Blob;
-    use ibid_format::pack::FrameSummary;
-
-    use super::*;
-
-    /// The case of a repository with one chunk per frame that has lost all its index files.
-    #[test]
-    fn a_million_frames_that_no_index_file_lists_fit_into_several() {
-        let frame = FrameSummary {
-            offset: 0,
-            sealed: 0,
-            depth: 0,
-            bases: vec![],
-            blobs: vec![Blob {
-                id: ChunkId([1; 32]),
-                length: 1,
-            }],
-        };
-        let pack = PackSummary {
-            id: FileId::random(),
-            kind: PackKind::Data,
-            size: 0,
-            frames: vec![frame; 999],
-        };
-        let packs = vec![pack; 1400];
-        let mut rest = packs.as_slice();
-        let mut files = 0;
-        while !rest.is_empty() {
-            let count = packs_of_one_index_file(rest, UNLISTED_MAX);
-            let frames = count as u32 * 999;
-            assert!(index_file::would_fit(count as u32, frames, frames), "{count} packs");
-            rest = &rest[count..];
-            files += 1;
-        }
-        assert_eq!(files, 7);
-        let most = UNLISTED_MAX as u32;
-        assert!(index_file::would_fit(most, most, most));
     }
 }

@@ -58,6 +58,8 @@ pub struct BackupSummary {
     pub dissimilar_bytes: u64,
     /// Bytes of large files cut at predicted boundaries.
     pub cut_by_hints_bytes: u64,
+    /// Packs written to the repository.
+    pub packs: u64,
     /// Bytes written to the repository: packs, index, sketches, snapshot.
     pub written: u64,
     /// Duration, milliseconds.
@@ -89,6 +91,7 @@ impl AddAssign for BackupSummary {
             incompressible_bytes,
             dissimilar_bytes,
             cut_by_hints_bytes,
+            packs,
             written,
             duration_ms: _,
         } = other;
@@ -109,6 +112,7 @@ impl AddAssign for BackupSummary {
         self.incompressible_bytes += incompressible_bytes;
         self.dissimilar_bytes += dissimilar_bytes;
         self.cut_by_hints_bytes += cut_by_hints_bytes;
+        self.packs += packs;
         self.written += written;
     }
 }

@@ -11,6 +11,7 @@ use ibid_format::tree::{Time, TreeEntry};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 
+use super::again::{self, StoredChunk};
 use super::compress::{CompleteFrame, Compressor, Efforts, EncodedFrame};
 use super::copied::{self, CopiedFile};
 use super::fingerprint::{Analyzer, Sketches, Span};
@@ -67,6 +68,8 @@ pub(crate) enum SmallFile {
     },
     /// A file of another repository.
     Copied(Box<CopiedFile>),
+    /// Chunks to store again.
+    Again(Vec<StoredChunk>),
     /// Another name of a file that was met before.
     Link {
         name: Vec<u8>,
@@ -112,6 +115,8 @@ pub(crate) enum FileOutcome {
     },
     /// The file is no longer small.
     Grown(Box<ToRead>),
+    /// Chunks to store again: the range of their parts in the batch.
+    Again(std::ops::Range<usize>),
     Failed {
         path: PathBuf,
         error: Error,
@@ -182,6 +187,13 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
                     names: Names::Each,
                 },
                 Err(error) => FileOutcome::Failed { path: file.path, error },
+            },
+            SmallFile::Again(chunks) => match again::read(job, &mut batch, &chunks) {
+                Ok(parts) => FileOutcome::Again(parts),
+                Err(error) => FileOutcome::Failed {
+                    path: PathBuf::new(),
+                    error,
+                },
             },
             SmallFile::Read(file) => match read_small(job, &mut batch, &file) {
                 Ok(Some((entry, parts))) => {

@@ -68,7 +68,7 @@ impl Repository {
         let mut reach = Reach::new(self, &reader);
         let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
         for info in new {
-            reach.visit(&info.snapshot.root, &mut |id, _| {
+            reach.visit(&info.snapshot.root, &mut |id, _, _| {
                 if kept.index.get_stored(id).is_none()
                     && let Some(place) = all.index.get_stored(id)
                 {

@@ -6,7 +6,8 @@
 //! | step | module |
 //! |---|---|
 //! | What is needed, and what is to go? | [`plan`] |
-//! | Needed frames of packs that are to go are moved. | [`repack`] |
+//! | Which frames are encoded anew, so that their bases can go? | [`rebase`] |
+//! | What is needed is moved out of the packs that are to go. | [`repack`] |
 //! | The packs are condemned: to backups they are missing from now on. | [`log`], [`keep`] |
 //! | Sessions that were open are listed, and have ended or are ended. | [`decide`] |
 //! | What is needed after all is released, the rest is doomed. | [`keep`] |
@@ -17,6 +18,7 @@ mod keep;
 mod log;
 mod options;
 mod plan;
+mod rebase;
 mod repack;
 pub(crate) mod rules;
 mod sweep;
@@ -111,7 +113,10 @@ impl Repository {
         let (moves, goes) = self.repack(&loaded, &plan, summary)?;
         condemned.moves = moves;
         let before = loaded.state.clone();
-        drop(loaded);
+        match plan.anew.is_empty() {
+            true => drop((loaded, plan)),
+            false => self.encode_anew(loaded, plan, &snapshots, summary)?,
+        }
         let Some((entry, known)) = self.condemnation(&before, goes)? else {
             return Ok(None);
         };

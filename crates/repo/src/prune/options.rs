@@ -80,10 +80,14 @@ pub struct PruneEstimate {
     pub packs_deleted: u64,
     /// Packs of which a part is needed, and moved.
     pub packs_repacked: u64,
-    /// Bytes of the packs that go, less those that are moved.
+    /// Bytes of the packs that go, less what is moved out of them, and about what is encoded anew.
     pub freed: u64,
     /// Bytes that are moved: read, and written.
     pub moved: u64,
+    /// Bytes of frames that are decoded, and encoded anew, so that bases can go which nothing else needs.
+    pub anew: u64,
+    /// About how many bytes they then take.
+    pub anew_written: u64,
 }
 
 /// What a prune has done.
@@ -100,6 +104,8 @@ pub struct PruneSummary {
     pub packs_written: u64,
     /// Bytes of these packs.
     pub written: u64,
+    /// Bytes of chunks that were decoded, and encoded anew.
+    pub encoded_anew: u64,
     /// Index files and sketch files that were replaced by fewer, or deleted.
     pub files_merged: u64,
     /// Sessions that must end before the rest can be freed.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use ibid_format::pack::PackKind;
 
 use super::rules::{self, Rule};
-use super::{PruneEstimate, PruneOptions};
-use crate::index::{Dependencies, LoadedIndex, NumberSet, PairSorter, Pairs};
+use super::{PruneEstimate, PruneOptions, rebase};
+use crate::index::{Dependencies, Frame, LoadedIndex, NumberSet, PairSorter, Pairs};
+use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
 
@@ -18,14 +19,85 @@ const MOVED_PER_FREED_MAX: u64 = 8;
 /// Packs of about one size are merged when they are so many.
 const ALIKE: usize = 8;
 
+/// What is known of the frames.
+pub(super) struct Facts {
+    /// Frames that snapshots need, or that are bases of some that are.
+    pub(super) kept: NumberSet,
+    /// For each frame, how many bytes of its chunks snapshots need.
+    pub(super) bytes: Array<u32>,
+    /// Pairs of a frame and a base frame, and the other way round.
+    bases: Pairs,
+    pub(super) dependents: Pairs,
+    /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
+    lost: NumberSet,
+}
+
+impl Facts {
+    fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Facts> {
+        let mut bytes = needed_bytes(repository, loaded, snapshots)?;
+        let mut lost = NumberSet::default();
+        if !loaded.missing.is_empty() {
+            for frame in loaded.index.lost().iter() {
+                lost.insert(frame);
+            }
+        }
+        let (mut bases, dependents) = dependencies(repository, loaded)?;
+        let mut needed = NumberSet::default();
+        for frame in 0..loaded.index.stored_frames() {
+            if bytes.get(frame.into())? > 0 || lost.contains(frame) {
+                needed.insert(frame);
+            }
+        }
+        Ok(Facts {
+            kept: with_bases(&needed, &mut bases)?,
+            bytes,
+            bases,
+            dependents,
+            lost,
+        })
+    }
+
+    /// Returns whether a frame has chunks that snapshots need.
+    pub(super) fn is_needed(&mut self, frame: u32) -> Result<bool> {
+        Ok(self.bytes.get(frame.into())? > 0 || self.lost.contains(frame))
+    }
+
+    /// Returns about how many of a frame's stored bytes are for chunks that snapshots need.
+    pub(super) fn needed_part(&mut self, number: u32, frame: &Frame) -> Result<u64> {
+        if self.lost.contains(number) {
+            return Ok(frame.sealed.into());
+        }
+        let bytes = u64::from(self.bytes.get(number.into())?.min(frame.length));
+        Ok(u64::from(frame.sealed) * bytes / u64::from(frame.length.max(1)))
+    }
+
+    /// Returns whether so little of a frame is needed that the rest is worth freeing.
+    pub(super) fn is_partly_needed(&mut self, number: u32, frame: &Frame) -> Result<bool> {
+        let unneeded = u64::from(frame.sealed) - self.needed_part(number, frame)?;
+        Ok(unneeded as f64 >= f64::from(frame.sealed) * UNUSED_SHARE_MIN)
+    }
+
+    /// Returns whether frames that are kept are encoded against a frame.
+    pub(super) fn has_dependents(&mut self, frame: u32) -> Result<bool> {
+        let mut at = self.dependents.start(frame)?;
+        while let Some(dependent) = self.dependents.second(at, frame)? {
+            if self.kept.contains(dependent) {
+                return Ok(true);
+            }
+            at += 1;
+        }
+        Ok(false)
+    }
+}
+
 /// Bytes of a pack's frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// Of frames that snapshots need.
+    /// Of chunks that snapshots need, as far as they are moved.
     needed: u64,
     /// Of frames that are only decoded for others.
     bases: u64,
-    /// Of frames that nobody needs.
+    /// Of what nobody needs, or will need once other frames are encoded anew.
     unused: u64,
 }
 
@@ -41,10 +113,11 @@ impl Use {
 
 /// What a prune sets out to do.
 pub(super) struct Plan {
-    /// Frames that are needed, or are bases of some that are.
-    pub(super) kept: NumberSet,
+    pub(super) facts: Facts,
     /// Packs that go, by their numbers.
     pub(super) goes: Vec<u32>,
+    /// Frames whose chunks are stored again, in packs that go.
+    pub(super) anew: NumberSet,
     pub(super) estimate: PruneEstimate,
 }
 
@@ -56,80 +129,116 @@ impl Plan {
         snapshots: &[SnapshotInfo],
         options: &PruneOptions,
     ) -> Result<Plan> {
-        let mut needed = needed_frames(repository, loaded, snapshots)?;
-        if !loaded.missing.is_empty() {
-            // Frames that lack a base because of damage can be read again once it is stored again.
-            for frame in loaded.index.lost().iter() {
-                needed.insert(frame);
-            }
-        }
-        let mut bases = bases(repository, loaded)?;
-        let kept = with_bases(&needed, &mut bases)?;
-        let mut uses: Vec<Use> = vec![Use::default(); loaded.index.pack_count() as usize];
-        loaded.index.each_frame(|number, frame| {
-            let sealed = u64::from(frame.sealed);
-            let of_pack = &mut uses[frame.pack as usize];
-            if needed.contains(number) {
-                of_pack.needed += sealed;
-            } else if kept.contains(number) {
-                of_pack.bases += sealed;
-            } else {
-                of_pack.unused += sealed;
-            }
-            Ok(())
-        })?;
-        let mut choice = Choice {
-            loaded,
-            uses: &uses,
-            kept: &kept,
-            goes: NumberSet::default(),
-            moved: 0,
+        let mut facts = Facts::find(repository, loaded, snapshots)?;
+        let mut estimate = estimate(loaded, &mut facts)?;
+        let kept = estimate.needed + estimate.bases;
+        let limits = Limits {
+            unused: options.max_unused.of(kept),
+            repacked: options.max_repack.map_or(u64::MAX, |limit| limit.of(kept)),
         };
-        let sum = |of: fn(&Use) -> u64| uses.iter().map(of).sum::<u64>();
-        let total = sum(Use::kept);
-        choice.whole();
-        let repack_max = options.max_repack.map_or(u64::MAX, |limit| limit.of(total));
-        choice.worst_first(options.max_unused.of(total), repack_max);
-        choice.alike(repack_max);
-        if rules::holds(Rule::BasesStay) {
-            choice.with_dependents(&mut bases, repack_max)?;
-        }
-        let goes: Vec<u32> = choice.goes.iter().collect();
-        let mut estimate = PruneEstimate {
-            needed: sum(|of_pack| of_pack.needed),
-            bases: sum(|of_pack| of_pack.bases),
-            unused: sum(|of_pack| of_pack.unused),
-            ..PruneEstimate::default()
+        // What is lost can't be encoded anew, and what is not may be needed to find it again.
+        let anew = match loaded.missing.is_empty() && rules::holds(Rule::BasesStay) {
+            true => rebase::choose(loaded, &mut facts, limits.repacked)?,
+            false => NumberSet::default(),
         };
-        for (_, pack) in loaded.index.packs() {
-            estimate.packs += 1;
-            estimate.pack_bytes += pack.size;
-        }
+        let chosen = match Choice::make(loaded, &mut facts, anew, &limits)? {
+            Some(chosen) => chosen,
+            None => Choice::make(loaded, &mut facts, NumberSet::default(), &limits)?.unwrap_or_default(),
+        };
+        let mut anew = chosen.anew;
         let mut gone = 0;
-        for &number in &goes {
-            let moved = uses[number as usize].kept();
+        for &number in &chosen.goes {
+            let mut moved = 0;
             gone += loaded.index.pack(number).size;
+            for frame_number in loaded.index.frames_of(number) {
+                let frame = loaded.index.frame(frame_number);
+                if !facts.kept.contains(frame_number) {
+                    continue;
+                }
+                // The rest of it is freed while its pack goes anyway.
+                if loaded.missing.is_empty()
+                    && facts.is_needed(frame_number)?
+                    && facts.is_partly_needed(frame_number, &frame)?
+                    && !facts.has_dependents(frame_number)?
+                {
+                    anew.insert(frame_number);
+                }
+                match anew.contains(frame_number) {
+                    true => {
+                        estimate.anew += u64::from(frame.sealed);
+                        // About as much as before; instead of a whole base, what comes first becomes whole.
+                        let is_base = !facts.is_needed(frame_number)? && frame.depth == 0;
+                        estimate.anew_written += match is_base {
+                            true => frame.sealed.into(),
+                            false => facts.needed_part(frame_number, &frame)?,
+                        };
+                    }
+                    false => moved += u64::from(frame.sealed),
+                }
+            }
             estimate.moved += moved;
-            match moved {
-                0 => estimate.packs_deleted += 1,
-                _ => estimate.packs_repacked += 1,
+            match loaded.index.frames_of(number).any(|frame| facts.kept.contains(frame)) {
+                false => estimate.packs_deleted += 1,
+                true => estimate.packs_repacked += 1,
             }
         }
-        estimate.freed = gone.saturating_sub(estimate.moved);
-        Ok(Plan { kept, goes, estimate })
+        estimate.freed = gone.saturating_sub(estimate.moved + estimate.anew_written);
+        Ok(Plan {
+            facts,
+            goes: chosen.goes,
+            anew,
+            estimate,
+        })
+    }
+
+    /// Returns whether a frame moves to another pack as it is, if its pack goes.
+    pub(super) fn moves(&self, frame: u32) -> bool {
+        self.facts.kept.contains(frame) && !self.anew.contains(frame)
     }
 }
 
-/// Returns the frames that have chunks which these snapshots need.
-fn needed_frames(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<NumberSet> {
+/// Returns what there is, and what of it is needed.
+fn estimate(loaded: &LoadedIndex, facts: &mut Facts) -> Result<PruneEstimate> {
+    let mut estimate = PruneEstimate::default();
+    loaded.index.each_frame(|number, frame| {
+        let sealed = u64::from(frame.sealed);
+        match (facts.is_needed(number)?, facts.kept.contains(number)) {
+            (true, _) => estimate.needed += sealed,
+            (false, true) => estimate.bases += sealed,
+            (false, false) => estimate.unused += sealed,
+        }
+        Ok(())
+    })?;
+    for (_, pack) in loaded.index.packs() {
+        estimate.packs += 1;
+        estimate.pack_bytes += pack.size;
+    }
+    Ok(estimate)
+}
+
+/// Limits of a prune, bytes.
+struct Limits {
+    /// What may stay unused.
+    unused: u64,
+    /// What may be moved, and encoded anew.
+    repacked: u64,
+}
+
+/// Returns for each frame how many bytes of its chunks these snapshots need.
+fn needed_bytes(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Array<u32>> {
+    let (index, scratch) = (&loaded.index, repository.scratch());
     let reader = repository.tree_reader()?;
     let mut reach = Reach::new(repository, &reader);
-    let mut needed = NumberSet::default();
+    let mut met = Bits::new(&scratch, index.ordinals())?;
+    let mut needed: Array<u32> = Array::zeros(&scratch, index.stored_frames().into())?;
     for info in snapshots {
-        reach.visit(&info.snapshot.root, &mut |id, _| {
+        reach.visit(&info.snapshot.root, &mut |id, length, _| {
             // A chunk that is lost needs nothing.
-            if let Some(place) = loaded.index.get_stored(id) {
-                needed.insert(place.frame);
+            if let Some(place) = index.get_stored(id)
+                && met.insert(index.ordinal(place))?
+            {
+                let before = needed.get(place.frame.into())?;
+                needed.set(place.frame.into(), before.saturating_add(length))?;
             }
             Ok(())
         })?;
@@ -137,13 +246,15 @@ fn needed_frames(repository: &Repository, loaded: &LoadedIndex, snapshots: &[Sna
     Ok(needed)
 }
 
-/// Returns pairs of a frame and a base frame.
-fn bases(repository: &Repository, loaded: &LoadedIndex) -> Result<Pairs> {
+/// Returns pairs of a frame and a base frame, and the same the other way round.
+fn dependencies(repository: &Repository, loaded: &LoadedIndex) -> Result<(Pairs, Pairs)> {
     let scratch = repository.scratch();
-    match loaded.index.has_deltas() {
-        true => Dependencies::read(&scratch, loaded, None, &repository.monitor)?.bases(&scratch),
-        false => PairSorter::new(&scratch).finish(),
+    if !loaded.index.has_deltas() {
+        let none = || PairSorter::new(&scratch).finish();
+        return Ok((none()?, none()?));
     }
+    let mut dependencies = Dependencies::read(&scratch, loaded, None, &repository.monitor)?;
+    Ok((dependencies.bases(&scratch)?, dependencies.into_dependents()))
 }
 
 /// Returns these frames with all that they are decoded from.
@@ -165,21 +276,61 @@ fn with_bases(frames: &NumberSet, bases: &mut Pairs) -> Result<NumberSet> {
     Ok(found)
 }
 
+/// Packs that go, and frames whose chunks are stored again.
+#[derive(Default)]
+struct Chosen {
+    goes: Vec<u32>,
+    anew: NumberSet,
+}
+
 /// The packs chosen so far.
 struct Choice<'a> {
     loaded: &'a LoadedIndex,
-    uses: &'a [Use],
-    kept: &'a NumberSet,
+    facts: &'a mut Facts,
+    anew: NumberSet,
+    uses: Vec<Use>,
     goes: NumberSet,
     /// Bytes that must be moved.
     moved: u64,
 }
 
-impl Choice<'_> {
+impl<'a> Choice<'a> {
+    /// Chooses the packs that go if these frames are encoded anew; none if that is too expensive.
+    fn make(loaded: &'a LoadedIndex, facts: &'a mut Facts, anew: NumberSet, limits: &Limits) -> Result<Option<Chosen>> {
+        let mut choice = Choice {
+            uses: uses(loaded, facts, &anew)?,
+            loaded,
+            facts,
+            anew,
+            goes: NumberSet::default(),
+            moved: 0,
+        };
+        let packs_anew: Vec<u32> = choice.anew.iter().map(|frame| loaded.index.frame(frame).pack).collect();
+        packs_anew.into_iter().for_each(|pack| choice.add(pack));
+        let has_anew = !choice.anew.is_empty();
+        choice.whole();
+        choice.worst_first(limits.unused, limits.repacked);
+        choice.alike(limits.repacked);
+        let holds = !rules::holds(Rule::BasesStay) || choice.with_dependents(limits.repacked)?;
+        if has_anew && !(holds && choice.is_worth_it()) {
+            return Ok(None);
+        }
+        Ok(Some(Chosen {
+            goes: choice.goes.iter().collect(),
+            anew: choice.anew,
+        }))
+    }
+
     fn add(&mut self, pack: u32) {
         if self.goes.insert(pack) {
             self.moved += self.uses[pack as usize].kept();
         }
+    }
+
+    /// Returns whether enough is freed for what is moved.
+    fn is_worth_it(&self) -> bool {
+        let freed: u64 = self.goes.iter().map(|pack| self.uses[pack as usize].unused).sum();
+        self.moved <= freed.saturating_mul(MOVED_PER_FREED_MAX)
     }
 
     /// Packs of which nothing is needed.
@@ -236,40 +387,38 @@ impl Choice<'_> {
     }
 
     /// A pack that stays may have frames which nobody needs, and whose bases are in packs that go: it goes as
-    /// well or, if that were to cost too much, those packs stay.
-    fn with_dependents(&mut self, bases: &mut Pairs, repack_max: u64) -> Result<()> {
+    /// well or, if that were to cost too much, those packs stay. Returns whether none of them had to.
+    fn with_dependents(&mut self, repack_max: u64) -> Result<bool> {
         let (before, moved_before) = (self.goes.iter().collect::<Vec<_>>(), self.moved);
-        while let Some((dependents, _)) = self.broken(bases)? {
+        while let Some((dependents, _)) = self.broken()? {
             dependents.into_iter().for_each(|pack| self.add(pack));
         }
-        let freed: u64 = self.goes.iter().map(|pack| self.uses[pack as usize].unused).sum();
-        let is_worth_it = self.moved == moved_before || self.moved <= freed.saturating_mul(MOVED_PER_FREED_MAX);
-        if is_worth_it && self.moved <= repack_max.max(moved_before) {
-            return Ok(());
+        let is_more = self.moved > moved_before;
+        if !is_more || self.is_worth_it() && self.moved <= repack_max.max(moved_before) {
+            return Ok(true);
         }
-        self.goes = NumberSet::default();
-        self.moved = 0;
         let mut goes: HashSet<u32> = before.into_iter().collect();
         loop {
-            goes.iter().for_each(|pack| self.add(*pack));
-            let Some((_, needed)) = self.broken(bases)? else {
-                return Ok(());
-            };
-            goes.retain(|pack| !needed.contains(pack));
             self.goes = NumberSet::default();
             self.moved = 0;
+            goes.iter().for_each(|pack| self.add(*pack));
+            let Some((_, needed)) = self.broken()? else {
+                return Ok(false);
+            };
+            goes.retain(|pack| !needed.contains(pack));
         }
     }
 
     /// Returns the packs that stay and have frames whose bases go, and the packs of these bases; `None` if there
     /// are none.
-    fn broken(&self, bases: &mut Pairs) -> Result<Option<(HashSet<u32>, HashSet<u32>)>> {
+    fn broken(&mut self) -> Result<Option<(HashSet<u32>, HashSet<u32>)>> {
         let index = &self.loaded.index;
         let (mut dependents, mut needed) = (HashSet::new(), HashSet::new());
-        for at in 0..bases.len() {
-            let (frame, base) = bases.get(at)?;
-            // A base that is needed by what is kept is moved.
-            if self.kept.contains(base) {
+        for at in 0..self.facts.bases.len() {
+            let (frame, base) = self.facts.bases.get(at)?;
+            // The bases of what is kept are moved, or stored again.
+            let kept = &self.facts.kept;
+            if kept.contains(frame) || kept.contains(base) && !self.anew.contains(base) {
                 continue;
             }
             let (pack, of_base) = (index.frame(frame).pack, index.frame(base).pack);
@@ -280,6 +429,28 @@ impl Choice<'_> {
         }
         Ok((!dependents.is_empty()).then_some((dependents, needed)))
     }
+}
+
+/// Returns what is in each pack.
+fn uses(loaded: &LoadedIndex, facts: &mut Facts, anew: &NumberSet) -> Result<Vec<Use>> {
+    let mut uses = vec![Use::default(); loaded.index.pack_count() as usize];
+    loaded.index.each_frame(|number, frame| {
+        let sealed = u64::from(frame.sealed);
+        let of_pack = &mut uses[frame.pack as usize];
+        if !facts.kept.contains(number) || anew.contains(number) {
+            of_pack.unused += sealed;
+        } else if !facts.is_needed(number)? {
+            of_pack.bases += sealed;
+        } else if facts.is_partly_needed(number, &frame)? && !facts.has_dependents(number)? {
+            let part = facts.needed_part(number, &frame)?;
+            of_pack.needed += part;
+            of_pack.unused += sealed - part;
+        } else {
+            of_pack.needed += sealed;
+        }
+        Ok(())
+    })?;
+    Ok(uses)
 }
 
 /// Packs below this size are merged if there are many, bytes.

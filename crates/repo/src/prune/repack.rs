@@ -1,13 +1,23 @@
-//! Moving frames into new packs as they are: opened and sealed again, not decoded.
+//! Emptying the packs that go: frames are moved as they are, opened and sealed again, or their chunks are stored
+//! again.
 
-use ibid_format::pack::{FrameSummary, PackBuilder, PackKind, PackSummary};
-use ibid_format::{FileId, index as index_file};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
+use ibid_format::FileId;
+use ibid_format::pack::{FrameSummary, PackBuilder, PackKind};
+
+use super::PruneSummary;
 use super::plan::Plan;
-use super::{PruneSummary, sweep};
-use crate::index::{Frame, LoadedIndex, Pack};
+use super::rebase::HeldBases;
+use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
+use crate::ingest::Again;
 use crate::layout::{folder, name_in};
-use crate::{Error, ProgressCounters, Repository, Result, Warning};
+use crate::read::ChunkReader;
+use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, Warning};
+
+/// Part of the memory budget for the frames that are read to be encoded anew.
+const READ_SHARE: u64 = 16;
 
 /// A frame that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,13 +26,19 @@ pub(super) struct Moved {
     pub(super) to: (FileId, u32),
 }
 
-/// Packs that are being filled: of metadata, of whole frames, and of deltas, which seldom live as long.
-#[derive(Default)]
-struct OpenPacks([Option<PackBuilder>; 3]);
+/// Moves frames into new packs: of metadata, of whole frames, and of deltas, which seldom live as long.
+struct Moving<'a> {
+    repository: &'a Repository,
+    epoch: u64,
+    open: [Option<PackBuilder>; 3],
+    unlisted: Unlisted,
+    moved: Vec<Moved>,
+    summary: &'a mut PruneSummary,
+}
 
 impl Repository {
-    /// Moves the frames that are kept out of the packs that go. Returns where they are now, and the packs that
-    /// can go: not those of which a frame can't be read, which the monitor is told of.
+    /// Moves the frames that are kept as they are out of the packs that go. Returns where they are now, and the
+    /// packs that can go: not those of which a frame can't be read, which the monitor is told of.
     pub(super) fn repack(
         &self,
         loaded: &LoadedIndex,
@@ -30,148 +46,148 @@ impl Repository {
         summary: &mut PruneSummary,
     ) -> Result<(Vec<Moved>, Vec<FileId>)> {
         let counters = &self.monitor.counters;
-        counters
-            .bytes_total
-            .store(plan.estimate.moved, std::sync::atomic::Ordering::Relaxed);
-        counters.totals_final.store(true, std::sync::atomic::Ordering::Relaxed);
-        let mut open = OpenPacks::default();
-        let (mut moved, mut packs, mut goes) = (Vec::new(), Vec::new(), Vec::new());
+        let total = plan.estimate.moved + plan.estimate.anew;
+        counters.bytes_total.store(total, Ordering::Relaxed);
+        counters.totals_final.store(true, Ordering::Relaxed);
+        let mut moving = Moving {
+            repository: self,
+            epoch: loaded.state.number,
+            open: [None, None, None],
+            unlisted: Unlisted::new(self.memory),
+            moved: Vec::new(),
+            summary,
+        };
+        let mut goes = Vec::new();
         for &number in &plan.goes {
             self.monitor.check_cancelled()?;
             let pack = loaded.index.pack(number);
-            let kept = loaded
-                .index
-                .frames_of(number)
-                .filter(|frame| plan.kept.contains(*frame));
-            let kept: Vec<Frame> = kept.map(|frame| loaded.index.frame(frame)).collect();
-            let frames = match self.open_frames(&pack, &kept) {
-                Ok(frames) => frames,
-                Err(error) if error.is_fault() => {
-                    self.monitor.warn(Warning::Repository { error });
-                    continue;
-                }
+            let frames = loaded.index.frames_of(number).filter(|frame| plan.moves(*frame));
+            let offsets: Vec<u32> = frames.map(|frame| loaded.index.frame(frame).offset).collect();
+            match moving.pack(&pack, &offsets) {
+                Ok(()) => goes.push(pack.id),
+                Err(error) if error.is_fault() => self.monitor.warn(Warning::Repository { error }),
                 Err(error) => return Err(error),
-            };
-            goes.push(pack.id);
-            for (listed, plain) in frames {
-                let class = match (pack.kind, listed.depth) {
-                    (PackKind::Metadata, _) => 0,
-                    (PackKind::Data, 0) => 1,
-                    (PackKind::Data, _) => 2,
-                };
-                let slot = &mut open.0[class];
-                let builder =
-                    slot.get_or_insert_with(|| PackBuilder::new(&self.files.keys, FileId::random(), pack.kind));
-                let offset = builder.len() as u32;
-                builder.add(&plain, &listed.blobs, listed.depth, &listed.bases);
-                moved.push(Moved {
-                    from: (pack.id, listed.offset),
-                    to: (builder.id(), offset),
-                });
-                ProgressCounters::add(&counters.bytes, listed.sealed.into());
-                if builder.is_full(self.config.pack_size)
-                    && let Some(full) = slot.take()
-                {
-                    packs.push(self.put_pack(full, summary)?);
-                    self.list_if_many(&mut packs, loaded.state.number)?;
-                }
             }
         }
-        for rest in open.0.into_iter().flatten() {
-            packs.push(self.put_pack(rest, summary)?);
-        }
-        self.put_index_files(&packs, loaded.state.number)?;
+        let mut moved = moving.finish()?;
         moved.sort_unstable();
         Ok((moved, goes))
     }
 
-    /// Returns frames of a pack, their seals opened.
-    fn open_frames(&self, pack: &Pack, frames: &[Frame]) -> Result<Vec<(FrameSummary, Vec<u8>)>> {
-        if frames.is_empty() {
-            return Ok(Vec::new());
+    /// Stores the chunks again that are in frames which go and are not moved.
+    pub(super) fn encode_anew(
+        &self,
+        mut loaded: LoadedIndex,
+        mut plan: Plan,
+        snapshots: &[SnapshotInfo],
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
+        let scratch = self.scratch();
+        let held = HeldBases::find(self, &scratch, &loaded, &mut plan.facts, &plan.anew)?;
+        let mut hidden = NumberSet::default();
+        for frame in 0..loaded.index.stored_frames() {
+            if !plan.moves(frame) {
+                hidden.insert(frame);
+            }
         }
-        let directory = self.files.read_directory(pack.id, pack.size)?;
-        let mut listed = directory.frames.into_iter();
-        let mut opened = Vec::with_capacity(frames.len());
-        for frame in frames {
-            let Some(listed) = listed.find(|listed| (listed.offset, listed.sealed) == (frame.offset, frame.sealed))
-            else {
-                return Err(Error::Misplaced {
-                    pack: pack.id,
-                    offset: frame.offset,
-                    slot: 0,
-                });
-            };
-            let mut sealed = vec![0; listed.sealed as usize];
-            let (plain, _) = self.files.read_frame(pack, listed.offset, &mut sealed)?;
-            let plain = plain.map_err(Error::damaged(format!("pack {} at offset {}", pack.id, listed.offset)))?;
-            sealed.truncate(plain.end);
-            sealed.drain(..plain.start);
-            opened.push((listed, sealed));
-        }
-        Ok(opened)
-    }
-
-    fn put_pack(&self, builder: PackBuilder, summary: &mut PruneSummary) -> Result<PackSummary> {
-        let (bytes, pack) = builder.finish();
-        self.files.storage.put(&name_in(folder::PACKS, pack.id), &[&bytes])?;
-        if let Some(copies) = self.files.copies.as_ref().filter(|_| pack.kind == PackKind::Metadata) {
-            copies.put(folder::PACKS, pack.id, &bytes);
-        }
-        summary.packs_written += 1;
-        summary.written += pack.size;
-        ProgressCounters::add(&self.monitor.counters.stored, pack.size);
-        Ok(pack)
-    }
-
-    /// Writes an index file if the packs that none lists have many chunks.
-    fn list_if_many(&self, packs: &mut Vec<PackSummary>, epoch: u64) -> Result<()> {
-        let chunks: usize = packs
-            .iter()
-            .flat_map(|pack| &pack.frames)
-            .map(|frame| frame.blobs.len())
-            .sum();
-        if chunks >= sweep::listed_at_once(self.memory) {
-            self.put_index_files(packs, epoch)?;
-            packs.clear();
-        }
-        Ok(())
-    }
-
-    /// Writes index files of these packs.
-    pub(super) fn put_index_files(&self, packs: &[PackSummary], epoch: u64) -> Result<()> {
-        let mut rest = packs;
-        while !rest.is_empty() {
-            let most = sweep::listed_at_once(self.memory);
-            let mut chunks = 0;
-            let fits = |pack: &&PackSummary| {
-                chunks += pack.frames.iter().map(|frame| frame.blobs.len()).sum::<usize>();
-                chunks <= most
-            };
-            let count = rest.iter().take_while(fits).count().max(1);
-            let id = FileId::random();
-            let bytes = index_file::encode(&self.files.keys, id, epoch, &rest[..count])
-                .map_err(Error::damaged("the new index"))?;
-            self.files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
-            rest = &rest[count..];
-        }
+        drop(plan);
+        loaded.index.hide(hidden);
+        let cache = self.memory / READ_SHARE;
+        let everything = self.loaded()?;
+        let beside = cache + everything.index.bytes();
+        let again = Again {
+            reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
+            base_frames: held.frames,
+            bases: Mutex::new(held.chunks),
+            roots: snapshots.iter().map(|info| info.snapshot.root.clone()).collect(),
+            beside,
+        };
+        let stored = self.store_again(loaded, again)?;
+        summary.encoded_anew += stored.bytes;
+        summary.packs_written += stored.packs;
+        summary.written += stored.stored;
         Ok(())
     }
 
     /// Lists the packs that no trusted index file lists, if all their frames count.
     pub(super) fn list_whole_packs(&self, loaded: &LoadedIndex) -> Result<()> {
-        let mut packs = Vec::new();
-        for &(id, size) in &loaded.unlisted {
-            self.monitor.check_cancelled()?;
-            if loaded.is_whole(id) {
-                match self.files.read_directory(id, size) {
-                    Ok(pack) => packs.push(pack),
-                    Err(error) if error.is_fault() => {}
-                    Err(error) => return Err(error),
-                }
-                self.list_if_many(&mut packs, loaded.state.number)?;
+        let (mut unlisted, epoch) = (Unlisted::new(self.memory), loaded.state.number);
+        each_unlisted(loaded, &self.files, &self.monitor, |pack| {
+            if unlisted.add(pack) {
+                unlisted.list(&self.files, epoch, false)?;
             }
+            Ok(())
+        })?;
+        unlisted.list(&self.files, epoch, false).map(drop)
+    }
+}
+
+impl Moving<'_> {
+    /// Moves the frames of a pack that begin at these offsets, ascending.
+    fn pack(&mut self, pack: &Pack, offsets: &[u32]) -> Result<()> {
+        if offsets.is_empty() {
+            return Ok(());
         }
-        self.put_index_files(&packs, loaded.state.number)
+        let directory = self.repository.files.read_directory(pack.id, pack.size)?;
+        let mut listed = directory.frames.iter();
+        for &offset in offsets {
+            let Some(frame) = listed.find(|frame| frame.offset == offset) else {
+                return Err(Error::Misplaced {
+                    pack: pack.id,
+                    offset,
+                    slot: 0,
+                });
+            };
+            self.frame(pack, frame)?;
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, pack: &Pack, frame: &FrameSummary) -> Result<()> {
+        let repository = self.repository;
+        let plain = repository.files.read_plain_frame(pack, frame.offset, frame.sealed)?;
+        let class = match (pack.kind, frame.depth) {
+            (PackKind::Metadata, _) => 0,
+            (PackKind::Data, 0) => 1,
+            (PackKind::Data, _) => 2,
+        };
+        let new = || PackBuilder::new(&repository.files.keys, FileId::random(), pack.kind);
+        let open = self.open[class].get_or_insert_with(new);
+        let offset = open.len() as u32;
+        open.add(&plain, &frame.blobs, frame.depth, &frame.bases);
+        self.moved.push(Moved {
+            from: (pack.id, frame.offset),
+            to: (open.id(), offset),
+        });
+        ProgressCounters::add(&repository.monitor.counters.bytes, frame.sealed.into());
+        match self.open[class].take_if(|open| open.is_full(repository.config.pack_size)) {
+            Some(full) => self.store(full),
+            None => Ok(()),
+        }
+    }
+
+    fn store(&mut self, builder: PackBuilder) -> Result<()> {
+        let (bytes, pack) = builder.finish();
+        let files = &self.repository.files;
+        files.storage.put(&name_in(folder::PACKS, pack.id), &[&bytes])?;
+        if let Some(copies) = files.copies.as_ref().filter(|_| pack.kind == PackKind::Metadata) {
+            copies.put(folder::PACKS, pack.id, &bytes);
+        }
+        self.summary.packs_written += 1;
+        self.summary.written += pack.size;
+        ProgressCounters::add(&self.repository.monitor.counters.stored, pack.size);
+        if self.unlisted.add(pack) {
+            self.unlisted.list(files, self.epoch, false)?;
+        }
+        Ok(())
+    }
+
+    /// Stores and lists the packs that are not full, and returns what was moved.
+    fn finish(mut self) -> Result<Vec<Moved>> {
+        for open in std::mem::take(&mut self.open).into_iter().flatten() {
+            self.store(open)?;
+        }
+        self.unlisted.list(&self.repository.files, self.epoch, false)?;
+        Ok(self.moved)
     }
 }

@@ -1,7 +1,7 @@
 //! Deleting doomed packs: index files and sketches are written without them first. Anybody may do this at any
 //! time, and several at once.
 
-use ibid_format::sketches::{CHUNK_BYTES, LIMIT as SKETCHES_LIMIT, Sketches};
+use ibid_format::sketches::Sketches;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::ErrorKind;
 
@@ -10,19 +10,8 @@ use super::{PruneState, PruneSummary};
 use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, similar};
 
-/// Maximum number of chunks that one index file lists.
-const LISTED_MAX: usize = 200_000;
-/// Memory budget for each of these chunks, bytes.
-const BUDGET_A_CHUNK: u64 = 2500;
-/// Maximum number of chunks in a file of sketches: as many as fit even if each has a run of its own.
-const SKETCHES_MAX: usize = SKETCHES_LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Memory budget for the sketches of a chunk that are written, bytes.
 const BUDGET_A_SKETCH: u64 = 600;
-
-/// Returns how many chunks go into one index file, with this memory budget.
-pub(super) fn listed_at_once(memory: u64) -> usize {
-    (memory / BUDGET_A_CHUNK).min(LISTED_MAX as u64) as usize
-}
 
 impl Repository {
     /// Deletes what is doomed. `moved` are frames that were moved, whose sketches move with them.
@@ -114,7 +103,7 @@ impl Repository {
     /// Writes sketches without those of doomed packs, and with the places of frames that were moved. Files of
     /// sketches become few.
     fn sweep_sketches(&self, state: &PruneState, moved: &[Moved], summary: &mut PruneSummary) -> Result<()> {
-        let most = SKETCHES_MAX.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
+        let most = similar::CHUNKS_OF_ONE_FILE.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
         let mut out: Option<Sketches> = None;
         let (mut chunks, mut replaced) = (0, Vec::new());
         for (id, _) in self.files.list(folder::SKETCHES)? {

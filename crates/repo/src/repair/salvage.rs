@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ibid_format::frame::{self, Blob};
 use ibid_format::pack::{FrameSummary, PackBuilder, PackKind, PackSummary};
-use ibid_format::{ChunkId, FileId, index as index_file};
+use ibid_format::{ChunkId, FileId};
 
 use super::Repairing;
 use super::examine::DamagedPack;
-use crate::index::Frame;
-use crate::ingest::{packs_of_one_index_file, unlisted_max};
+use crate::index::{Frame, Unlisted, each_unlisted};
 use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
@@ -17,12 +16,10 @@ use crate::{Error, Result};
 type Ids = HashMap<FileId, HashMap<u32, BTreeMap<u16, ChunkId>>>;
 
 /// New packs being filled.
-#[derive(Default)]
 pub(super) struct Salvage {
     open: [Option<PackBuilder>; 2],
-    /// Packs that are durable, or would be, and that no index file lists yet.
-    unlisted: Vec<PackSummary>,
-    chunks: usize,
+    /// Packs that are durable, or would be.
+    unlisted: Unlisted,
 }
 
 impl Repairing<'_> {
@@ -30,7 +27,10 @@ impl Repairing<'_> {
     /// packs of which no frame that opens is left out.
     pub(super) fn salvage(&mut self, damaged: Vec<DamagedPack>) -> Result<Vec<DamagedPack>> {
         let ids = self.ids_from_index(&damaged)?;
-        let mut salvage = Salvage::default();
+        let mut salvage = Salvage {
+            open: [None, None],
+            unlisted: Unlisted::new(self.repository.memory),
+        };
         let mut salvaged = Vec::new();
         for pack in damaged {
             self.monitor.check_cancelled()?;
@@ -81,7 +81,10 @@ impl Repairing<'_> {
 
     /// Returns the summary of a frame whose chunks have these ids; none if it has more chunks, or others.
     fn summary(&self, pack: &DamagedPack, frame: &Frame, ids: &BTreeMap<u16, ChunkId>) -> Result<Option<FrameSummary>> {
-        let plaintext = self.plaintext(pack, frame.offset, frame.sealed)?;
+        let plaintext = self
+            .repository
+            .files
+            .read_plain_frame(&pack.pack, frame.offset, frame.sealed)?;
         let damaged = || Error::damaged(name_in(folder::PACKS, pack.pack.id));
         let lengths = frame::lengths(&plaintext).map_err(damaged())?;
         if !ids.keys().copied().eq((0..=u16::MAX).take(lengths.len())) {
@@ -112,26 +115,16 @@ impl Repairing<'_> {
         if self.options.dry_run {
             return Ok(());
         }
-        let plaintext = self.plaintext(pack, summary.offset, summary.sealed)?;
-        let keys = &self.repository.files.keys;
+        let files = &self.repository.files;
+        let plaintext = files.read_plain_frame(&pack.pack, summary.offset, summary.sealed)?;
         let kind = pack.pack.kind;
         let slot = &mut salvage.open[usize::from(kind == PackKind::Metadata)];
-        let open = slot.get_or_insert_with(|| PackBuilder::new(keys, FileId::random(), kind));
+        let open = slot.get_or_insert_with(|| PackBuilder::new(&files.keys, FileId::random(), kind));
         open.add(&plaintext, &summary.blobs, summary.depth, &summary.bases);
         match slot.take_if(|open| open.is_full(self.repository.config.pack_size)) {
             Some(full) => self.store(salvage, full),
             None => Ok(()),
         }
-    }
-
-    /// Returns the plaintext of a frame that opens.
-    fn plaintext(&self, pack: &DamagedPack, offset: u32, length: u32) -> Result<Vec<u8>> {
-        let mut sealed = vec![0; length as usize];
-        let (opened, _) = self.repository.files.read_frame(&pack.pack, offset, &mut sealed)?;
-        let plain = opened.map_err(Error::damaged(name_in(folder::PACKS, pack.pack.id)))?;
-        sealed.truncate(plain.end);
-        sealed.drain(..plain.start);
-        Ok(sealed)
     }
 
     /// Stores a new pack.
@@ -145,30 +138,15 @@ impl Repairing<'_> {
 
     /// Adds the packs that no index file lists.
     fn list_unlisted(&mut self, salvage: &mut Salvage) -> Result<()> {
-        let loaded = self.loaded.clone();
-        for &(id, size) in &loaded.unlisted {
-            self.monitor.check_cancelled()?;
-            // An index file lists only frames whose bases are there.
-            if !loaded.is_whole(id) {
-                continue;
-            }
-            match self.repository.files.read_directory(id, size) {
-                Ok(summary) => {
-                    self.report.listed_packs += 1;
-                    self.add_unlisted(salvage, summary)?;
-                }
-                // It could be read a moment ago. The next repair reports it.
-                Err(error) if error.is_fault() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let (loaded, files, monitor) = (self.loaded.clone(), &self.repository.files, self.monitor);
+        each_unlisted(&loaded, files, monitor, |pack| {
+            self.report.listed_packs += 1;
+            self.add_unlisted(salvage, pack)
+        })
     }
 
-    fn add_unlisted(&mut self, salvage: &mut Salvage, summary: PackSummary) -> Result<()> {
-        salvage.chunks += summary.frames.iter().map(|frame| frame.blobs.len()).sum::<usize>();
-        salvage.unlisted.push(summary);
-        match salvage.chunks >= unlisted_max(self.repository.memory) {
+    fn add_unlisted(&mut self, salvage: &mut Salvage, pack: PackSummary) -> Result<()> {
+        match salvage.unlisted.add(pack) {
             true => self.write_index(salvage),
             false => Ok(()),
         }
@@ -176,26 +154,9 @@ impl Repairing<'_> {
 
     /// Writes index files for the packs that are not listed yet.
     fn write_index(&mut self, salvage: &mut Salvage) -> Result<()> {
-        let unlisted = std::mem::take(&mut salvage.unlisted);
-        salvage.chunks = 0;
-        let mut rest = unlisted.as_slice();
-        while !rest.is_empty() && !self.options.dry_run {
-            let count = packs_of_one_index_file(rest, unlisted_max(self.repository.memory));
-            let id = FileId::random();
-            let bytes = index_file::encode(
-                &self.repository.files.keys,
-                id,
-                self.loaded.state.number,
-                &rest[..count],
-            );
-            let bytes = bytes.map_err(Error::damaged("the new index"))?;
-            self.repository
-                .files
-                .storage
-                .put(&name_in(folder::INDEX, id), &[&bytes])?;
-            self.report.written += bytes.len() as u64;
-            rest = &rest[count..];
-        }
+        let (files, epoch) = (&self.repository.files, self.loaded.state.number);
+        let written = salvage.unlisted.list(files, epoch, self.options.dry_run)?;
+        self.report.written += if self.options.dry_run { 0 } else { written };
         Ok(())
     }
 

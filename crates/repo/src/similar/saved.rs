@@ -19,7 +19,7 @@ use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, Warning};
 
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
-const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
+pub(crate) const CHUNKS_OF_ONE_FILE: usize = LIMIT as usize / 2 / (CHUNK_BYTES + 16);
 /// Maximum number of unsaved sketches: they take memory, and are lost if the backup is killed.
 const UNSAVED_MAX: usize = 200_000;
 /// Maximum number of chunks and bytes that one backup sketches because no file holds their
@@ -189,7 +189,7 @@ fn unsketched(loaded: &LoadedIndex, known: &[(u32, &Run)], packs_sketched: &Numb
             if let Some(of_depth) = by_depth.get_mut(usize::from(frame.depth))
                 && frame.is_stored()
                 && !sketched.contains(&number)
-                && !index.lost().contains(number)
+                && index.can_be_base(number)
             {
                 of_depth.add(number, &frame);
             }
@@ -389,7 +389,7 @@ pub(super) fn find_frame(loaded: &LoadedIndex, pack: FileId, offset: u32) -> Opt
         let middle = range.start + (range.end - range.start) / 2;
         match loaded.index.frame(middle).offset.cmp(&offset) {
             Ordering::Less => range.start = middle + 1,
-            Ordering::Equal => return (!loaded.index.lost().contains(middle)).then_some(middle),
+            Ordering::Equal => return loaded.index.can_be_base(middle).then_some(middle),
             Ordering::Greater => range.end = middle,
         }
     }

@@ -10,6 +10,9 @@ use crate::index::IdMap;
 use crate::read::ChunkReader;
 use crate::{ProgressCounters, Repository, Result};
 
+/// Called with a chunk that is needed, its length in bytes, and the kind of pack that it belongs in.
+type Each<'e> = &'e mut dyn FnMut(&ChunkId, u32, PackKind) -> Result<()>;
+
 /// Visits the chunks that snapshots need. Equal directories, and equal files of many chunks, are visited once.
 pub(crate) struct Reach<'a> {
     repository: &'a Repository,
@@ -26,15 +29,12 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Calls `each` with the chunks that the tree of this root needs, some of them several times.
+    /// Calls `each` with the chunks that the tree of this root needs, with their lengths in bytes and the kind of
+    /// pack that they belong in; some of them several times.
     ///
     /// # Errors
     /// Trees that can't be read: what is below is then unknown.
-    pub(crate) fn visit(
-        &mut self,
-        root: &Content,
-        each: &mut dyn FnMut(&ChunkId, PackKind) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn visit(&mut self, root: &Content, each: Each<'_>) -> Result<()> {
         if !self.enter(root)? {
             return Ok(());
         }
@@ -69,15 +69,10 @@ impl<'a> Reach<'a> {
     }
 
     /// Passes on the chunks of a content, and those of the lists that lead to them.
-    fn content(
-        &self,
-        content: &Content,
-        kind: PackKind,
-        each: &mut dyn FnMut(&ChunkId, PackKind) -> Result<()>,
-    ) -> Result<()> {
+    fn content(&self, content: &Content, kind: PackKind, each: Each<'_>) -> Result<()> {
         let mut items = Items::noting(self.reader, content);
         let mut pass = |item: &Item, kind| match item {
-            Item::Chunk { id, .. } => each(id, kind),
+            Item::Chunk { id, length } => each(id, *length, kind),
             Item::Hole { .. } => Ok(()),
         };
         while let Some(item) = items.next() {

@@ -1,0 +1,233 @@
+//! Storing chunks again that are stored, so that the frames which have them can go: a prune has chosen these, and
+//! [hides](crate::index::Index::hide) them. Chunks come in the order in which the snapshots were made, as if these
+//! were backed up one after another, and pass through everything that new chunks do.
+
+use std::sync::Mutex;
+
+use ibid_format::ChunkId;
+use ibid_format::content::Content;
+use ibid_format::frame::Blob;
+use ibid_format::pack::{PackKind, PackSummary};
+
+use super::build;
+use super::fingerprint::Span;
+use super::job::{Job, Source};
+use super::limits::BATCH_BYTES;
+use super::options::BackupOptions;
+use super::read::{Batches, Disconnected, Event, Input, Outlets};
+use super::sampling::FileClass;
+use super::work::{Batch, Part, SmallFile};
+use crate::index::{LoadedIndex, NumberSet, Place};
+use crate::read::ChunkReader;
+use crate::scratch::Bits;
+use crate::similar::DEPTH_MAX;
+use crate::source::Filter;
+use crate::tree::Reach;
+use crate::{Error, ProgressCounters, Repository, Result};
+
+/// What is stored again.
+pub(crate) struct Again<'a> {
+    /// Reads chunks where they are.
+    pub(crate) reader: ChunkReader<'a>,
+    /// Frames with chunks against which frames are encoded that stay.
+    pub(crate) base_frames: NumberSet,
+    /// These chunks, by their ordinals in the index: none may become deeper than it is.
+    pub(crate) bases: Mutex<Bits>,
+    /// Roots of the snapshots, the oldest first.
+    pub(crate) roots: Vec<Content>,
+    /// Memory that the reader and its index take, bytes.
+    pub(crate) beside: u64,
+}
+
+/// What was stored again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoredAgain {
+    /// Bytes of chunks.
+    pub(crate) bytes: u64,
+    /// Packs that have them, and their bytes.
+    pub(crate) packs: u64,
+    pub(crate) stored: u64,
+}
+
+/// A chunk to store again.
+pub(crate) struct StoredChunk {
+    id: ChunkId,
+    length: u32,
+    depth_max: u8,
+}
+
+impl Again<'_> {
+    /// Returns whether frames that stay are encoded against a chunk in this place.
+    fn is_base(&self, loaded: &LoadedIndex, place: Place) -> Result<bool> {
+        let mut bases = self.bases.lock().expect("no holder of this lock panics");
+        bases.contains(loaded.index.ordinal(place))
+    }
+}
+
+impl Repository {
+    /// Stores the chunks of hidden frames again. They are durable, and listed, when this returns.
+    pub(crate) fn store_again(&self, loaded: LoadedIndex, again: Again<'_>) -> Result<StoredAgain> {
+        let options = BackupOptions::default();
+        let filter = std::sync::Arc::new(Filter::new(&options.excludes)?);
+        let job = Job::new(self, &options, loaded, filter, false, Some(Source::Again(again)));
+        let built = build::run(&job, Input::Again, None);
+        self.refresh();
+        built?;
+        self.monitor.check_cancelled()?;
+        let tally = job.into_tally();
+        Ok(StoredAgain {
+            bytes: tally.counters.new_bytes,
+            packs: tally.packs,
+            stored: tally.counters.stored_bytes,
+        })
+    }
+}
+
+/// Chunks on their way to the workers.
+struct Sending<'j> {
+    job: &'j Job<'j>,
+    again: &'j Again<'j>,
+    outlets: &'j Outlets,
+    batches: Batches<'j>,
+    chunks: Vec<StoredChunk>,
+    bytes: u64,
+    /// Chunks that were sent, by their ordinals.
+    sent: Bits,
+    /// The directory that was read last.
+    directory: Option<PackSummary>,
+    is_disconnected: bool,
+}
+
+/// Sends all chunks that the index does not know.
+pub(super) fn walk(job: &Job<'_>, outlets: &Outlets) -> std::result::Result<Result<()>, Disconnected> {
+    let Some(again) = job.again() else {
+        return Ok(Ok(()));
+    };
+    let sent = match Bits::new(&job.repository.scratch(), job.loaded.index.ordinals()) {
+        Ok(sent) => sent,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut sending = Sending {
+        job,
+        again,
+        outlets,
+        batches: Batches::new(outlets),
+        chunks: Vec::new(),
+        bytes: 0,
+        sent,
+        directory: None,
+        is_disconnected: false,
+    };
+    let done = sending.all();
+    match sending.is_disconnected {
+        true => Err(Disconnected),
+        false => Ok(done),
+    }
+}
+
+impl Sending<'_> {
+    fn all(&mut self) -> Result<()> {
+        let again = self.again;
+        for frame in again.base_frames.iter() {
+            self.bases_of(frame)?;
+        }
+        let mut reach = Reach::new(self.job.repository, &again.reader);
+        for root in &again.roots {
+            reach.visit(root, &mut |id, length, kind| self.chunk(id, length, kind))?;
+        }
+        self.flush()?;
+        let flushed = self.batches.flush();
+        self.note(flushed)
+    }
+
+    /// Sends the chunks of a frame against which others are encoded that stay.
+    fn bases_of(&mut self, number: u32) -> Result<()> {
+        let (index, files) = (&self.job.loaded.index, &self.job.repository.files);
+        let frame = index.frame(number);
+        let pack = index.pack(frame.pack);
+        if self.directory.as_ref().is_none_or(|directory| directory.id != pack.id) {
+            self.directory = Some(files.read_directory(pack.id, pack.size)?);
+        }
+        let frames = self.directory.iter().flat_map(|directory| &directory.frames);
+        let blobs = frames
+            .filter(|listed| listed.offset == frame.offset)
+            .flat_map(|listed| &listed.blobs);
+        let blobs: Vec<Blob> = blobs.cloned().collect();
+        for (slot, blob) in (0..).zip(blobs) {
+            if self.again.is_base(&self.job.loaded, Place { frame: number, slot })? {
+                self.chunk(&blob.id, blob.length, pack.kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the receivers are gone.
+    fn note(&mut self, sent: std::result::Result<(), Disconnected>) -> Result<()> {
+        sent.map_err(|Disconnected| {
+            self.is_disconnected = true;
+            Error::Interrupted
+        })
+    }
+
+    /// Sends a chunk, unless the index knows it.
+    fn chunk(&mut self, id: &ChunkId, length: u32, kind: PackKind) -> Result<()> {
+        let index = &self.job.loaded.index;
+        if index.contains(id) {
+            return Ok(());
+        }
+        // What is not stored can't be stored again.
+        let Some(place) = index.get_any(id).filter(|place| place.frame < index.stored_frames()) else {
+            return Ok(());
+        };
+        if !self.sent.insert(index.ordinal(place))? {
+            return Ok(());
+        }
+        if kind == PackKind::Metadata {
+            let mut chunk = Vec::new();
+            self.again.reader.read(id, length, &mut chunk)?;
+            let sent = self.outlets.events.send(Event::Metadata(chunk));
+            return self.note(sent.map_err(Disconnected::from));
+        }
+        let depth_max = match self.again.is_base(&self.job.loaded, place)? {
+            true => index.frame(place.frame).depth,
+            false => DEPTH_MAX,
+        };
+        self.chunks.push(StoredChunk {
+            id: *id,
+            length,
+            depth_max,
+        });
+        self.bytes += u64::from(length);
+        if self.bytes >= BATCH_BYTES as u64 {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.chunks.is_empty() {
+            return Ok(());
+        }
+        let chunks = SmallFile::Again(std::mem::take(&mut self.chunks));
+        let sent = self.batches.add(chunks, std::mem::take(&mut self.bytes));
+        self.note(sent)
+    }
+}
+
+/// Reads chunks into the batch. Returns its parts.
+pub(super) fn read(job: &Job<'_>, batch: &mut Batch, chunks: &[StoredChunk]) -> Result<std::ops::Range<usize>> {
+    let first = batch.parts.len();
+    let Some(again) = job.again() else {
+        return Ok(first..first);
+    };
+    for chunk in chunks {
+        let start = batch.data.len();
+        again.reader.read(&chunk.id, chunk.length, &mut batch.data)?;
+        ProgressCounters::add(&job.monitor.counters.bytes, chunk.length.into());
+        batch.bytes_read += u64::from(chunk.length);
+        let mut span = Span::new(start, chunk.length as usize, FileClass::NEW);
+        span.depth_max = chunk.depth_max;
+        batch.parts.push(Part::Chunk(span));
+    }
+    Ok(first..batch.parts.len())
+}
