@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::{FileId, index as index_file};
 
+use super::checkpoints::{CheckpointDue, LastCheckpoint};
 use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
 use crate::layout::{folder, name_in};
@@ -19,12 +20,26 @@ const UNLISTED_MAX: usize = 200_000;
 /// Memory budget for each of these chunks, bytes: it takes about 150 until its index file is written.
 const BUDGET_A_CHUNK: u64 = 2500;
 
-/// A frame on its way to the packer, in the order of the packs.
+/// What the packer takes, in the order of the packs.
+pub(crate) enum Due {
+    Frame(FrameDue),
+    /// A checkpoint that needs all frames before it.
+    Checkpoint(CheckpointDue),
+}
+
+/// A frame on its way to the packer.
 pub(crate) struct FrameDue {
     pub(crate) kind: PackKind,
     /// Its number in the index.
     pub(crate) number: u32,
     pub(crate) encoded: Receiver<EncodedFrame>,
+}
+
+/// What an uploader stores.
+pub(crate) enum Upload {
+    Pack(PackDue),
+    /// A checkpoint that needs so many packs.
+    Checkpoint(CheckpointDue, u64),
 }
 
 /// A pack on its way to an uploader.
@@ -79,6 +94,7 @@ pub(crate) struct Stored {
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<DurablePacks>,
+    pub(super) checkpoint: LastCheckpoint,
     /// Notified when a pack becomes durable, or when an upload fails.
     progress: Condvar,
 }
@@ -90,6 +106,7 @@ impl Stored {
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
+            checkpoint: LastCheckpoint::default(),
             progress: Condvar::new(),
         }
     }
@@ -211,14 +228,23 @@ fn chunks_of(summary: &PackSummary) -> usize {
 pub(crate) fn pack(
     job: &Job<'_>,
     stored: &Stored,
-    frames: &Receiver<FrameDue>,
-    packs: &Sender<PackDue>,
+    frames: &Receiver<Due>,
+    packs: &Sender<Upload>,
     spare: &Sender<FrameBuffers>,
 ) {
     let mut open: [Option<OpenPack>; 2] = [None, None];
-    let mut numbers = 0..;
-    let mut next = || numbers.next().expect("there is no end of them");
+    let mut packs = PacksOut { packs, count: 0 };
     while let Ok(due) = frames.recv() {
+        let due = match due {
+            Due::Frame(due) => due,
+            Due::Checkpoint(due) => {
+                let sent = packs.send(open.iter_mut().filter_map(Option::take)).is_ok();
+                if !sent || packs.packs.send(Upload::Checkpoint(due, packs.count)).is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
         // The worker is gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
         if let Some(error) = encoded.error {
@@ -240,16 +266,33 @@ pub(crate) fn pack(
         // At the end the receiver of buffers is gone.
         let _ = spare.send(FrameBuffers::from(encoded));
         if pack.builder.is_full(job.limits.pack) {
-            let full = slot.take().expect("just filled").finish(next());
-            if packs.send(full).is_err() {
+            let sent = packs.send(slot.take());
+            if sent.is_err() {
                 return;
             }
         }
     }
-    for pack in open.into_iter().flatten() {
-        if packs.send(pack.finish(next())).is_err() {
-            return;
+    // If the receivers are gone, the backup has failed elsewhere.
+    let _ = packs.send(open.into_iter().flatten());
+}
+
+/// Packs on their way to the uploaders.
+struct PacksOut<'p> {
+    packs: &'p Sender<Upload>,
+    /// How many were sent.
+    count: u64,
+}
+
+impl PacksOut<'_> {
+    fn send(
+        &mut self,
+        full: impl IntoIterator<Item = OpenPack>,
+    ) -> std::result::Result<(), crossbeam_channel::SendError<Upload>> {
+        for pack in full {
+            self.packs.send(Upload::Pack(pack.finish(self.count)))?;
+            self.count += 1;
         }
+        Ok(())
     }
 }
 
@@ -268,8 +311,18 @@ fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
 }
 
 /// Stores packs until the channel closes.
-pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
+pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<Upload>) {
     while let Ok(due) = packs.recv() {
+        let due = match due {
+            Upload::Pack(due) => due,
+            Upload::Checkpoint(due, number) => {
+                if !stored.wait_for_those_before(number) {
+                    return;
+                }
+                stored.checkpoint.put(job, due, number);
+                continue;
+            }
+        };
         let size = due.bytes.len() as u64;
         // The frames' bases may be in any earlier pack. A pack must not become durable before its
         // bases: after a crash, its chunks would look stored but be unreadable.

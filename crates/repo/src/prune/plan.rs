@@ -134,6 +134,12 @@ fn needed_frames(repository: &Repository, loaded: &LoadedIndex, snapshots: &[Sna
             Ok(())
         })?;
     }
+    repository.visit_checkpoints(&mut reach, snapshots, &mut |id| {
+        if let Some(place) = loaded.index.get_stored(id) {
+            needed.insert(place.frame);
+        }
+        Ok(())
+    })?;
     Ok(needed)
 }
 
