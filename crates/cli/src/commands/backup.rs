@@ -14,9 +14,9 @@ use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
-/// What an interrupted backup of files leaves.
+/// What an interrupted backup with checkpoints leaves.
 const FINISHED: &str = "the next backup of the same paths does not read finished files again";
-/// What an interrupted backup of a stream leaves.
+/// What an interrupted backup without them leaves: of a stream, or with a map of changed blocks.
 pub(super) const LEFT: &str = "the next backup continues with what was stored so far";
 
 pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome> {
@@ -53,11 +53,8 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     }
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
-    let left = if from_command || stdin.is_some() {
-        LEFT
-    } else {
-        FINISHED
-    };
+    let has_checkpoints = !from_command && stdin.is_none() && options.changed_blocks.is_none();
+    let left = if has_checkpoints { FINISHED } else { LEFT };
     let mut producer = None;
     let result = if from_command {
         let (started, output) = Producer::start(&paths)?;
