@@ -1,14 +1,17 @@
 //! Crashes of a simulated disk: more seeds, more data and more backups than in
-//! `crates/repo/tests/durability.rs`.
+//! `crates/repo/tests/durability.rs` and `checkpoints.rs`.
 
 use crate::Flags;
 use crate::report::Report;
 use crate::support::Random;
+use crate::support::checkpoints::Interruptions;
 use crate::support::crash::{End, Plan};
 
 pub(crate) fn run(flags: &Flags) {
     let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
     let mut report = Report::new();
+    let tree = Interruptions::new();
+    let (mut interrupted, mut resumed) = (0, 0);
     let (mut power, mut killed, mut adopted, mut acknowledged, mut crashed) = (0, 0, 0, 0, 0);
     for seed in first..first + seeds {
         let mut random = Random(seed);
@@ -21,6 +24,10 @@ pub(crate) fn run(flags: &Flags) {
             End::Power => power += 1,
             End::Kill => killed += 1,
         }
+        let crashes: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(200)).collect();
+        let again = tree.run(&crashes, seed, end);
+        interrupted += again.crashes;
+        resumed += again.bytes;
         crashed += u64::from(seen.crashed);
         adopted += seen.unlisted;
         acknowledged += seen.acknowledged;
@@ -30,5 +37,11 @@ pub(crate) fn run(flags: &Flags) {
         "{seeds} seeds from {first}: {power} losses of power and {killed} kills, \
          {crashed} of them before the last backup was done; \
          {acknowledged} snapshots acknowledged before and {seeds} after, {adopted} packs adopted: all snapshots intact"
+    );
+    println!(
+        "{interrupted} backups with checkpoints interrupted: those after them took {} of {} MB over, and read no \
+         finished file again",
+        resumed / 1_000_000,
+        seeds * tree.bytes / 1_000_000
     );
 }

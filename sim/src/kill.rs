@@ -215,7 +215,9 @@ impl Run<'_> {
 
     fn backup(&mut self, context: &str) -> Ended {
         let mut command = self.command();
-        command.arg("backup").arg(self.folder.path());
+        command
+            .args(["backup", "--checkpoint-every", "200KiB"])
+            .arg(self.folder.path());
         self.killed(&mut command, 0, context)
     }
 

@@ -77,6 +77,7 @@ struct Inner {
     sketches: [u8; 32],
     session: [u8; 32],
     prune_log: [u8; 32],
+    checkpoint: [u8; 32],
     records: [u8; 32],
     run: [u8; 32],
 }
@@ -121,6 +122,7 @@ impl Drop for Inner {
             &mut self.sketches,
             &mut self.session,
             &mut self.prune_log,
+            &mut self.checkpoint,
             &mut self.records,
             &mut self.run,
         ] {
@@ -165,6 +167,7 @@ impl Keys {
             sketches: derive("ibid v1 seal sketches"),
             session: derive("ibid v1 seal session"),
             prune_log: derive("ibid v1 seal prune log"),
+            checkpoint: derive("ibid v1 seal checkpoint"),
             records: derive("ibid v1 seal records"),
             run: derive("ibid v1 seal run"),
         }))
@@ -278,6 +281,7 @@ impl Keys {
             FileKind::Sketches => &self.0.sketches,
             FileKind::Session => &self.0.session,
             FileKind::PruneLog => &self.0.prune_log,
+            FileKind::Checkpoint => &self.0.checkpoint,
             FileKind::Records => &self.0.records,
             FileKind::Run | FileKind::SketchRun | FileKind::Complete => &self.0.run,
         }

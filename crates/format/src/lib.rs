@@ -15,7 +15,7 @@
 //! | Where are chunks? | [`frame`], [`pack`], [`index`] |
 //! | How does a local cache say where chunks are? | [`run`] |
 //! | What do chunks resemble? | [`sketches`] |
-//! | What do chunks make up? | [`content`], [`tree`], [`snapshot`] |
+//! | What do chunks make up? | [`content`], [`tree`], [`snapshot`], [`checkpoint`] |
 //! | What is stored under a key? | [`record`] |
 //!
 //! ```
@@ -39,6 +39,7 @@
 //! The crate has one block of `unsafe`, in [`slot`]: it views mapped memory as Argon2's blocks.
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
+pub mod checkpoint;
 pub mod config;
 pub mod content;
 mod error;

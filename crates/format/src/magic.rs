@@ -28,6 +28,8 @@ pub enum FileKind {
     Session,
     /// `prune/<number>`
     PruneLog,
+    /// `checkpoints/<id>`
+    Checkpoint,
     /// Tables of a store of records.
     Records,
     /// A run of the local cache.
@@ -50,6 +52,7 @@ impl FileKind {
             FileKind::Sketches => *b"skt",
             FileKind::Session => *b"ses",
             FileKind::PruneLog => *b"prn",
+            FileKind::Checkpoint => *b"ckp",
             FileKind::Records => *b"rec",
             FileKind::Run => *b"run",
             FileKind::SketchRun => *b"skr",
@@ -97,6 +100,7 @@ impl fmt::Display for FileKind {
             FileKind::Sketches => "sketches",
             FileKind::Session => "a session",
             FileKind::PruneLog => "an entry of the prune log",
+            FileKind::Checkpoint => "a checkpoint",
             FileKind::Records => "records",
             FileKind::Run => "a run",
             FileKind::SketchRun => "a run of sketches",

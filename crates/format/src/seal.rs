@@ -52,6 +52,8 @@ pub enum SealKind {
     Session = 11,
     /// An entry of the prune log.
     PruneLog = 12,
+    /// A checkpoint.
+    Checkpoint = 13,
 }
 
 impl SealKind {
@@ -68,6 +70,7 @@ impl SealKind {
             SealKind::Run => FileKind::Run,
             SealKind::Session => FileKind::Session,
             SealKind::PruneLog => FileKind::PruneLog,
+            SealKind::Checkpoint => FileKind::Checkpoint,
         }
     }
 }
@@ -87,6 +90,7 @@ impl fmt::Display for SealKind {
             SealKind::Run => "the page",
             SealKind::Session => "the session",
             SealKind::PruneLog => "the entry of the prune log",
+            SealKind::Checkpoint => "the checkpoint",
         })
     }
 }

@@ -9,6 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::*;
+use ibid_format::checkpoint::Checkpoint;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, BODY_BYTES_MAX, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
@@ -99,6 +100,7 @@ fn assert_all_bounded(bytes: &[u8]) {
     assert_bounded("entry", bytes, |bytes| drop(TreeEntry::decode_prefix(bytes)));
     assert_bounded("snapshot", bytes, |bytes| drop(Snapshot::decode(bytes)));
     assert_bounded("session", bytes, |bytes| drop(Session::decode(bytes)));
+    assert_bounded("checkpoint", bytes, |bytes| drop(Checkpoint::decode(bytes)));
     assert_bounded("log entry", bytes, |bytes| drop(Entry::decode(bytes)));
     assert_bounded("sketches", bytes, |bytes| drop(Sketches::decode(bytes)));
     assert_bounded("directory", bytes, |bytes| drop(pack::decode_directory(bytes)));

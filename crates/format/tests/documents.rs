@@ -1,7 +1,8 @@
 //! Limits that the documents of the format name are those of the code.
 
 use ibid_format::{
-    SEAL_OVERHEAD, config, content, frame, index, pack, prune_log, record, session, sketches, slot, snapshot, tree,
+    SEAL_OVERHEAD, checkpoint, config, content, frame, index, pack, prune_log, record, session, sketches, slot,
+    snapshot, tree,
 };
 
 /// Whether a document says `sentence`, whatever its line breaks.
@@ -76,6 +77,12 @@ fn limits_of_a_repository() {
         "Limits: file ≤ {} MiB; strings ≤ {} KiB; paths ≤ 2²⁰",
         session::LIMIT / MIB,
         session::STRING_BYTES_MAX as u64 / KIB
+    ));
+    says(format!(
+        "Limits: file ≤ {} MiB; strings ≤ {} KiB; last ≤ {} MiB; paths ≤ 2²⁰",
+        checkpoint::LIMIT / MIB,
+        checkpoint::STRING_BYTES_MAX as u64 / KIB,
+        checkpoint::LAST_BYTES_MAX as u64 / MIB
     ));
 }
 

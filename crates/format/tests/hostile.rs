@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use ibid_format::checkpoint::Checkpoint;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder};
 use ibid_format::index::{self, Index};
@@ -232,6 +233,15 @@ proptest! {
         let bytes = session.encode(&keys, FILE)?;
         if let Ok(session) = Session::decode(&apply(changes, bytes[8..bytes.len() - 40].to_vec())) {
             prop_assert!(session.encode(&keys, FILE).is_ok());
+        }
+    }
+
+    #[test]
+    fn mutated_checkpoints(checkpoint in checkpoint(), changes in changes()) {
+        let [_, keys] = both_keys();
+        let bytes = checkpoint.encode(&keys, FILE)?;
+        if let Ok(checkpoint) = Checkpoint::decode(&apply(changes, bytes[8..bytes.len() - 40].to_vec())) {
+            prop_assert!(checkpoint.encode(&keys, FILE).is_ok());
         }
     }
 

@@ -393,6 +393,7 @@ fn magic_of_other_kinds_and_versions() {
         FileKind::Snapshot,
         FileKind::Session,
         FileKind::PruneLog,
+        FileKind::Checkpoint,
     ];
     for kind in kinds {
         for other in kinds {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use common::*;
 use ibid_delta::Method;
+use ibid_format::checkpoint::Checkpoint;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, DEPTH_MAX, FrameDecoder, PIECES_MAX, PREFIX_BYTES_MAX, Piece};
 use ibid_format::index::{self, Header, Index, Lookup};
@@ -231,6 +232,14 @@ proptest! {
         for keys in both_keys() {
             let mut bytes = session.encode(&keys, FILE)?;
             prop_assert_eq!(&Session::open(&keys, FILE, &mut bytes)?, &session);
+        }
+    }
+
+    #[test]
+    fn checkpoints(checkpoint in checkpoint()) {
+        for keys in both_keys() {
+            let mut bytes = checkpoint.encode(&keys, FILE)?;
+            prop_assert_eq!(&Checkpoint::open(&keys, FILE, &mut bytes)?, &checkpoint);
         }
     }
 

@@ -8,7 +8,7 @@ use ibid_format::pack::{self, TRAILER};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{Error, FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
 
-const KINDS: [SealKind; 9] = [
+const KINDS: [SealKind; 10] = [
     SealKind::Config,
     SealKind::Key,
     SealKind::Frame,
@@ -18,6 +18,7 @@ const KINDS: [SealKind; 9] = [
     SealKind::Snapshot,
     SealKind::Session,
     SealKind::PruneLog,
+    SealKind::Checkpoint,
 ];
 const CHEAP: Argon2Cost = Argon2Cost {
     memory_kib: 8,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ibid_delta::{Interval, Method};
+use ibid_format::checkpoint::Checkpoint;
 use ibid_format::config::{self, Config};
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder, Piece};
@@ -15,7 +16,7 @@ use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::{self, Snapshot, SnapshotTotals};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
 use ibid_format::wire::{self, Reader};
-use ibid_format::{FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, padme};
+use ibid_format::{ChunkId, FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, padme};
 
 /// The fenced blocks of the document: by the word after `hex` or `values`, their lines.
 fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
@@ -146,6 +147,7 @@ fn the_keys_of_a_repository() {
         ("snapshot-key", "ibid v1 seal snapshot"),
         ("session-key", "ibid v1 seal session"),
         ("prune-log-key", "ibid v1 seal prune log"),
+        ("checkpoint-key", "ibid v1 seal checkpoint"),
     ] {
         let key = blake3::derive_key(context, &std::array::from_fn::<u8, 32, _>(|position| position as u8));
         assert_example(name, &key);
@@ -526,6 +528,35 @@ fn a_session() {
     assert_eq!(Session::open(&keys, FILE, &mut bytes.clone()), Ok(session));
     let plaintext = opened(&keys, SealKind::Session, FILE, &bytes, 8..bytes.len());
     assert_eq!(plaintext, example("session-plaintext"));
+}
+
+#[test]
+fn a_checkpoint() {
+    let checkpoint = Checkpoint {
+        session: FileId([0x60; 16]),
+        time: NEW_YEAR,
+        sequence: 7,
+        host: "amber".into(),
+        program: "ibid 0.1.0".into(),
+        paths: vec![b"/home/ada".to_vec()],
+        root: Content {
+            depth: 0,
+            length: 101,
+            items: vec![Item::Chunk {
+                id: ChunkId([0x70; 32]),
+                length: 101,
+            }],
+        },
+        last: b"/home/ada/b".to_vec(),
+        files: 2,
+        bytes: 300,
+    };
+    let keys = encrypted();
+    assert_example("checkpoint", &checkpoint.encode(&keys, FILE).expect("within limits"));
+    let bytes = example("checkpoint");
+    assert_eq!(Checkpoint::open(&keys, FILE, &mut bytes.clone()), Ok(checkpoint));
+    let plaintext = opened(&keys, SealKind::Checkpoint, FILE, &bytes, 8..bytes.len());
+    assert_eq!(plaintext, example("checkpoint-plaintext"));
 }
 
 #[test]

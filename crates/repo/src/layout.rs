@@ -15,6 +15,7 @@ pub(crate) mod folder {
     pub(crate) const SNAPSHOTS: &str = "snapshots";
     pub(crate) const SKETCHES: &str = "sketches";
     pub(crate) const SESSIONS: &str = "sessions";
+    pub(crate) const CHECKPOINTS: &str = "checkpoints";
     pub(crate) const PRUNE: &str = "prune";
     pub(crate) const FORGOTTEN: &str = "forgotten";
     /// Files that a repair has set aside, under the names that they had.

@@ -120,7 +120,15 @@ fn nothing_is_left_when_all_is_forgotten() {
     repository.forget(&ids).unwrap();
     let summary = prune(&repository);
     assert_eq!(summary.packs_written, 0);
-    for folder in ["packs", "index", "sketches", "snapshots", "sessions", "forgotten"] {
+    for folder in [
+        "packs",
+        "index",
+        "sketches",
+        "snapshots",
+        "sessions",
+        "checkpoints",
+        "forgotten",
+    ] {
         let left = stored(storage.as_ref(), folder);
         assert!(left.is_empty(), "{left:?}");
     }

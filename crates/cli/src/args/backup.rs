@@ -131,6 +131,9 @@ pub(crate) struct BackupArgs {
         add = complete::words(&["auto", "off", "always"])
     )]
     pub(crate) hints: Hints,
+    /// Store a checkpoint whenever SIZE was read; for tests
+    #[arg(long, value_name = "SIZE", value_parser = size, hide = true)]
+    pub(crate) checkpoint_every: Option<u64>,
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ibid_repo::{BackupOptions, ChangedBlocks, Excludes, Stream};
+use ibid_repo::{BackupOptions, ChangedBlocks, Checkpoints, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use ibid_terminal::input::{self, PatientInput};
 
@@ -14,7 +14,9 @@ use crate::args::BackupArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
-/// What an interrupted backup leaves.
+/// What an interrupted backup with checkpoints leaves.
+const FINISHED: &str = "the next backup of the same paths does not read finished files again";
+/// What an interrupted backup without them leaves: of a stream, or with a map of changed blocks.
 pub(super) const LEFT: &str = "the next backup continues with what was stored so far";
 
 pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome> {
@@ -51,6 +53,8 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     }
     let watch = Watch::start(Verb::Read, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
+    let has_checkpoints = !from_command && stdin.is_none() && options.changed_blocks.is_none();
+    let left = if has_checkpoints { FINISHED } else { LEFT };
     let mut producer = None;
     let result = if from_command {
         let (started, output) = Producer::start(&paths)?;
@@ -67,7 +71,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     if let Some(producer) = producer {
         producer.end(&result, was_stopped)?;
     }
-    let summary = result.map_err(Failure::if_interrupted(LEFT))?;
+    let summary = result.map_err(Failure::if_interrupted(left))?;
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(
         if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames + summary.lost_packs > 0 {
@@ -118,6 +122,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .compression(args.compression)
         .similarity(args.similarity)
         .hints(args.hints)
+        .checkpoints(args.checkpoint_every.map_or(Checkpoints::Auto, Checkpoints::Every))
         .estimate(estimate)
         .threads(args.threads.map(usize::from))
 }

@@ -11,6 +11,8 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
         outcome = Outcome::Partial;
         print::failure(&error.into());
     })?;
-    print::sessions(&mut context.out, opened.about, &sessions)?;
+    // One that can't be read does no harm.
+    let checkpoints = opened.repository.checkpoints(|_, _| {})?;
+    print::sessions(&mut context.out, opened.about, &sessions, &checkpoints)?;
     Ok(outcome)
 }

@@ -9,6 +9,7 @@ use ibid_terminal::number::{count, counted, duration, percent, rate, size};
 use serde::Serialize;
 
 use super::json::JsonProblem;
+use super::time::{local, rfc3339};
 use super::{About, Out};
 
 #[derive(Serialize)]
@@ -21,6 +22,9 @@ struct JsonBackup<'a> {
     directories: u64,
     others: u64,
     unchanged_files: u64,
+    resumed_files: u64,
+    resumed_bytes: u64,
+    resumed_from: Option<String>,
     bytes: u64,
     new_chunks: u64,
     new_bytes: u64,
@@ -102,6 +106,14 @@ fn contents(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         count(changed),
         count(summary.unchanged_files)
     ))?;
+    if let Some(time) = summary.resumed_from {
+        out.line(format!(
+            "  resumed {} ({}) were taken over from a backup that was interrupted after {}",
+            counted(summary.resumed_files, "file", "files"),
+            size(summary.resumed_bytes),
+            local(time)
+        ))?;
+    }
     if let Some(parent) = summary.parent.filter(|_| summary.taken_over_bytes > 0) {
         out.line(format!(
             "  blocks  {} were read, {} were taken from snapshot {} unread",
@@ -235,6 +247,9 @@ fn document<'a>(summary: &BackupSummary, problems: &'a [(PathBuf, String)]) -> J
         directories: counters.directories,
         others: counters.others,
         unchanged_files: summary.unchanged_files,
+        resumed_files: summary.resumed_files,
+        resumed_bytes: summary.resumed_bytes,
+        resumed_from: summary.resumed_from.map(rfc3339),
         bytes: counters.bytes,
         new_chunks: counters.new_chunks,
         new_bytes: counters.new_bytes,

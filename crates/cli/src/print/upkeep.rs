@@ -1,7 +1,8 @@
 //! Prints `forget`, `prune` and `sessions`.
 
 use ibid_repo::{
-    FileId, PolicyGroup, PruneEstimate, PruneSummary, Result, SessionInfo, SessionState, SnapshotInfo, WaitingFor,
+    CheckpointInfo, FileId, PolicyGroup, PruneEstimate, PruneSummary, Result, SessionInfo, SessionState, SnapshotInfo,
+    WaitingFor,
 };
 use ibid_terminal::escape;
 use ibid_terminal::json::JsonPath;
@@ -365,6 +366,14 @@ struct JsonSession {
     program: String,
     process: u64,
     paths: Vec<JsonPath>,
+    checkpoint: Option<JsonCheckpoint>,
+}
+
+#[derive(Serialize)]
+struct JsonCheckpoint {
+    time: String,
+    files: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -382,8 +391,18 @@ fn state(state: SessionState) -> &'static str {
 }
 
 /// Prints the sessions, oldest first.
-pub(crate) fn sessions(out: &mut Out, about: About, sessions: &[SessionInfo]) -> Result<()> {
+pub(crate) fn sessions(
+    out: &mut Out,
+    about: About,
+    sessions: &[SessionInfo],
+    checkpoints: &[CheckpointInfo],
+) -> Result<()> {
     let count = sessions.len() as u64;
+    // They are in their order, so this is the last one.
+    let kept = |session: &SessionInfo| {
+        let all = checkpoints.iter().map(|info| &info.checkpoint);
+        all.rev().find(|checkpoint| checkpoint.session == session.id)
+    };
     if out.json {
         out.begin("sessions", about)?;
         for info in sessions {
@@ -398,6 +417,11 @@ pub(crate) fn sessions(out: &mut Out, about: About, sessions: &[SessionInfo]) ->
                 program: session.program.clone(),
                 process: session.process.pid,
                 paths: session.paths.iter().map(|path| JsonPath::new(path)).collect(),
+                checkpoint: kept(info).map(|checkpoint| JsonCheckpoint {
+                    time: rfc3339(checkpoint.time),
+                    files: checkpoint.files,
+                    bytes: checkpoint.bytes,
+                }),
             };
             out.item("session", item)?;
         }
@@ -410,6 +434,7 @@ pub(crate) fn sessions(out: &mut Out, about: About, sessions: &[SessionInfo]) ->
         ("host", Align::Left),
         ("user", Align::Left),
         ("process", Align::Right),
+        ("kept", Align::Right),
         ("what", Align::Left),
     ];
     let mut table = Table::new(&titles);
@@ -426,6 +451,7 @@ pub(crate) fn sessions(out: &mut Out, about: About, sessions: &[SessionInfo]) ->
             escape(session.host.as_bytes()),
             escape(session.user.as_bytes()),
             session.process.pid.to_string(),
+            kept(info).map_or_else(String::new, |checkpoint| size(checkpoint.bytes)),
             what.join(" "),
         ]);
     }

@@ -6,6 +6,7 @@ mod caching;
 mod copying;
 mod documents;
 mod images;
+mod interrupted;
 mod json;
 mod memory;
 mod output;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use ibid_delta::{Interval, Method};
+use ibid_format::checkpoint::Checkpoint;
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Blob, Compression, Piece};
 use ibid_format::pack::{FrameSummary, PackKind, PackSummary};
@@ -308,6 +309,27 @@ pub(crate) fn log_entry() -> impl Strategy<Value = Entry> {
             doomed,
             fence,
             verified,
+        },
+    )
+}
+
+pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
+    let paths = vec(vec(any::<u8>(), 0..50), 0..4);
+    let last = vec(any::<u8>(), 0..50);
+    let texts = (".{0,20}", ".{0,20}");
+    let numbers = any::<[u64; 3]>();
+    (any::<[u8; 16]>(), time(), texts, paths, content(), last, numbers).prop_map(
+        |(session, time, (host, program), paths, root, last, [sequence, files, bytes])| Checkpoint {
+            session: FileId(session),
+            time,
+            sequence,
+            host,
+            program,
+            paths,
+            root,
+            last,
+            files,
+            bytes,
         },
     )
 }

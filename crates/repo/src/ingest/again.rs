@@ -5,7 +5,6 @@
 use std::sync::Mutex;
 
 use ibid_format::ChunkId;
-use ibid_format::content::Content;
 use ibid_format::frame::Blob;
 use ibid_format::pack::{PackKind, PackSummary};
 
@@ -14,7 +13,7 @@ use super::fingerprint::Span;
 use super::job::{Job, Source};
 use super::limits::BATCH_BYTES;
 use super::options::BackupOptions;
-use super::read::{Batches, Disconnected, Event, Input, Outlets};
+use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
 use super::work::{Batch, Part, SmallFile};
 use crate::index::{LoadedIndex, NumberSet, Place};
@@ -23,7 +22,7 @@ use crate::scratch::Bits;
 use crate::similar::DEPTH_MAX;
 use crate::source::Filter;
 use crate::tree::Reach;
-use crate::{Error, ProgressCounters, Repository, Result};
+use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo};
 
 /// What is stored again.
 pub(crate) struct Again<'a> {
@@ -33,8 +32,8 @@ pub(crate) struct Again<'a> {
     pub(crate) base_frames: NumberSet,
     /// These chunks, by their ordinals in the index: none may become deeper than it is.
     pub(crate) bases: Mutex<Bits>,
-    /// Roots of the snapshots, the oldest first.
-    pub(crate) roots: Vec<Content>,
+    /// The snapshots that need the chunks, the oldest first.
+    pub(crate) snapshots: &'a [SnapshotInfo],
     /// Memory that the reader and its index take, bytes.
     pub(crate) beside: u64,
 }
@@ -70,7 +69,7 @@ impl Repository {
         let options = BackupOptions::default();
         let filter = std::sync::Arc::new(Filter::new(&options.excludes)?);
         let job = Job::new(self, &options, loaded, filter, false, Some(Source::Again(again)));
-        let built = build::run(&job, Input::Again, None);
+        let built = build::run(&job, Input::Again, Baseline::default(), None);
         self.refresh();
         built?;
         self.monitor.check_cancelled()?;
@@ -132,9 +131,14 @@ impl Sending<'_> {
             self.bases_of(frame)?;
         }
         let mut reach = Reach::new(self.job.repository, &again.reader);
-        for root in &again.roots {
-            reach.visit(root, &mut |id, length, kind| self.chunk(id, length, kind))?;
+        for info in again.snapshots {
+            reach.visit(&info.snapshot.root, &mut |id, length, kind| {
+                self.chunk(id, length, kind)
+            })?;
         }
+        let repository = self.job.repository;
+        let each = &mut |id: &ChunkId, length, kind| self.chunk(id, length, kind);
+        repository.visit_checkpoints(&mut reach, again.snapshots, each)?;
         self.flush()?;
         let flushed = self.batches.flush();
         self.note(flushed)

@@ -9,19 +9,20 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
+use ibid_format::FileId;
 use ibid_format::content::{Content, Item};
-use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_storage::Name;
 
+use super::checkpoints::{CheckpointOrigin, Checkpointing, Reached};
 use super::compress::Efforts;
 use super::gather::{Channels, Gather};
 use super::groups::DeltaGroups;
 use super::job::Job;
 use super::large::{self, Large, LargePart};
-use super::read::{self, Event, Input, Outlets};
+use super::read::{self, Baseline, Event, Input, Outlets};
 use super::store::{self, Stored};
-use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, ToRead, Work};
+use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, TakenFrom, ToRead, Work};
 use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
@@ -29,15 +30,21 @@ use crate::threads::spawn;
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
 use crate::{Error, ProgressCounters, Result, Warning};
 
-/// Result of the builder: the root's listing, and the names of all files' owners.
+/// Result of the builder: the root's listing, the names of all files' owners, and the last checkpoint.
 pub(crate) struct Built {
     pub(crate) root: Content,
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
+    pub(crate) checkpoint: Option<FileId>,
 }
 
-/// Runs the whole pipeline. This thread becomes the builder.
-pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Result<Built> {
+/// Runs the whole pipeline. This thread becomes the builder. Without an origin, there are no checkpoints.
+pub(crate) fn run(
+    job: &Job<'_>,
+    input: Input,
+    baseline: Baseline<'_>,
+    origin: Option<CheckpointOrigin>,
+) -> Result<Built> {
     let stored = Stored::new(job.repository.memory);
     stored.list_packs(job)?;
     if !job.options.dry_run {
@@ -45,15 +52,16 @@ pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>) -> Res
     }
     let efforts = Efforts::new();
     let end = std::thread::scope(|scope| {
-        let (channels, events) = start(scope, job, &stored, &efforts, input, parent)?;
-        gather(job, &stored, channels, events)
+        let (channels, events) = start(scope, job, &stored, &efforts, input, baseline)?;
+        gather(job, &stored, channels, events, Checkpointing::new(job, origin))
     });
     // All threads have ended: their packs are durable, and any failure is known.
     let failure = stored.failure();
     let listed = stored.write_index(job);
     failure?;
-    let (built, similar) = end?;
+    let (mut built, similar) = end?;
     listed?;
+    built.checkpoint = stored.checkpoint.id();
     if let Some(similar) = similar {
         save_sketches(job, similar)?;
     }
@@ -68,7 +76,7 @@ fn start<'scope, 'j: 'scope>(
     stored: &'j Stored,
     efforts: &'j Efforts,
     input: Input,
-    parent: Option<&'j Snapshot>,
+    baseline: Baseline<'j>,
 ) -> Result<(Channels, Receiver<Event>)> {
     let limits = job.limits;
     let own = own_folders(job);
@@ -107,7 +115,7 @@ fn start<'scope, 'j: 'scope>(
         large: large_in,
         slots,
     };
-    spawn(scope, move || read::run(job, input, parent, own, &outlets))?;
+    spawn(scope, move || read::run(job, input, baseline, own, &outlets))?;
     // Each thread ends when all senders to it are dropped. This function's receivers are dropped on
     // return.
     let channels = Channels {
@@ -127,6 +135,7 @@ fn gather(
     stored: &Stored,
     channels: Channels,
     events: Receiver<Event>,
+    checkpointing: Checkpointing,
 ) -> Result<(Built, Option<Similar>)> {
     let groups = job
         .bases
@@ -140,8 +149,18 @@ fn gather(
         directories: vec![(None, ListingWriter::new())],
         owners: Owners::default(),
         links: HashMap::new(),
+        checkpointing,
+        is_interrupted: false,
     };
     let root = builder.build(events);
+    if root.is_err()
+        && builder.checkpointing.has_more()
+        && stored.check().is_ok()
+        && let Err(error) = builder.checkpoint()
+    {
+        // The backup has failed for another reason.
+        job.monitor.warn(Warning::Repository { error });
+    }
     let (users, owner_groups) = builder.owners.into_names();
     // Store all gathered chunks even if reading has failed: the next backup will find them.
     let flushed = gather.flush();
@@ -154,6 +173,7 @@ fn gather(
         root,
         users,
         groups: owner_groups,
+        checkpoint: None,
     };
     Ok((built, similar))
 }
@@ -200,6 +220,9 @@ struct Builder<'g, 'j> {
     owners: Owners,
     /// Files with several names, by device and inode: the entry of the first name.
     links: HashMap<FileKey, TreeEntry>,
+    checkpointing: Checkpointing,
+    /// Whether the backup was cancelled while a large file was read.
+    is_interrupted: bool,
 }
 
 impl Builder<'_, '_> {
@@ -241,6 +264,9 @@ impl Builder<'_, '_> {
                 Event::Failed { path, error } => self.failed(path, error)?,
                 Event::End(end) => {
                     end?;
+                    if self.is_interrupted {
+                        return Err(Error::Interrupted);
+                    }
                     let (_, listing) = self.directories.pop().expect("the root");
                     if self.gather.job.is_again() {
                         return Ok(Content::empty());
@@ -248,7 +274,76 @@ impl Builder<'_, '_> {
                     return listing.finish(&self.chunkers, self.gather);
                 }
             }
+            self.checkpoint_if_due()?;
         }
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<()> {
+        match self.checkpointing.is_due() {
+            true => self.checkpoint(),
+            false => Ok(()),
+        }
+    }
+
+    /// Stores the tree so far, beside the one that goes on.
+    fn checkpoint(&mut self) -> Result<()> {
+        let before = self.gather.tally.new_metadata_bytes;
+        let (mut below, mut root) = (None::<TreeEntry>, None);
+        for (entry, listing) in self.directories.iter().rev() {
+            let mut listing = listing.clone();
+            if let Some(entry) = below.take() {
+                match listing.push(&self.chunkers, self.gather, &entry) {
+                    // The backup will leave it out, too.
+                    Err(Error::Unstorable(_)) => {}
+                    pushed => pushed?,
+                }
+            }
+            let content = listing.finish(&self.chunkers, self.gather)?;
+            match entry {
+                Some(entry) => {
+                    below = Some(TreeEntry {
+                        kind: EntryKind::Directory(content),
+                        ..(**entry).clone()
+                    });
+                }
+                None => root = Some(content),
+            }
+        }
+        // The root is gone once the tree is complete.
+        let Some(root) = root else { return Ok(()) };
+        let written = self.gather.tally.new_metadata_bytes - before;
+        let counters = &self.gather.tally.counters;
+        let reached = Reached {
+            root,
+            last: self.last_path(),
+            files: counters.files,
+            bytes: counters.bytes,
+        };
+        match self.checkpointing.make(self.gather.job, reached, written) {
+            Some(due) => self.gather.checkpoint(due),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the path of the last entry; empty if there is none yet.
+    fn last_path(&self) -> Vec<u8> {
+        let Some(deepest) = self
+            .directories
+            .iter()
+            .rposition(|(_, listing)| !listing.last().is_empty())
+        else {
+            return Vec::new();
+        };
+        let above = self.directories[..=deepest]
+            .iter()
+            .filter_map(|(entry, _)| entry.as_ref());
+        let names = above.map(|entry| entry.name.as_slice());
+        let mut path = Vec::new();
+        for name in names.chain([self.directories[deepest].1.last()]) {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path
     }
 
     fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
@@ -313,6 +408,7 @@ impl Builder<'_, '_> {
         if names == Names::Apart {
             entry.hard_link_device = None;
         }
+        self.checkpointing.pace.file();
         self.entry(&entry)?;
         if let (Names::Remember, Some(device)) = (names, entry.hard_link_device) {
             self.links.insert((device, entry.inode), entry);
@@ -352,8 +448,16 @@ impl Builder<'_, '_> {
     fn part_of_batch(&mut self, mut batch: work::Batch) -> Result<()> {
         for outcome in std::mem::take(&mut batch.outcomes) {
             match outcome {
-                FileOutcome::Ready { entry, unchanged } => {
-                    self.gather.tally.unchanged_files += u64::from(unchanged);
+                FileOutcome::Ready { entry, taken_from } => {
+                    let tally = &mut self.gather.tally;
+                    match (taken_from, &entry.kind) {
+                        (Some(TakenFrom::Parent), _) => tally.unchanged_files += 1,
+                        (Some(TakenFrom::Checkpoint), EntryKind::File(content)) => {
+                            tally.resumed_files += 1;
+                            tally.resumed_bytes += content.length;
+                        }
+                        _ => {}
+                    }
                     self.entry(&entry)?;
                 }
                 FileOutcome::Failed { path, error } => self.failed(path, error)?,
@@ -375,6 +479,7 @@ impl Builder<'_, '_> {
                                 Item::Hole { length: *length }
                             }
                             Part::Chunk(span) => {
+                                self.checkpointing.pace.read(span.length);
                                 self.gather.data(span, &batch.data, &batch.sketches)?;
                                 Item::Chunk {
                                     id: span.id,
@@ -417,11 +522,16 @@ impl Builder<'_, '_> {
                 LargePart::Piece(piece) => {
                     let piece = piece.recv().map_err(|_| Error::Interrupted)?;
                     self.piece(piece, &mut list)?;
+                    // The file itself is not in it, but what came before.
+                    self.checkpoint_if_due()?;
                 }
                 LargePart::End(Ok(entry)) => return self.read(*entry, list, names),
                 // The stream is the whole backup. A map that is known to be wrong makes a wrong snapshot.
-                LargePart::End(Err(error @ (Error::Interrupted | Error::Pipe { .. } | Error::ChangedBlocks(_)))) => {
-                    return Err(error);
+                LargePart::End(Err(error @ (Error::Pipe { .. } | Error::ChangedBlocks(_)))) => return Err(error),
+                // What was read of the next files goes into the last checkpoint.
+                LargePart::End(Err(Error::Interrupted)) => {
+                    self.is_interrupted = true;
+                    return Ok(());
                 }
                 // Leave out the entry of a file that was read in part. Its chunks stay for the next
                 // backup.
@@ -443,6 +553,7 @@ impl Builder<'_, '_> {
                 list.push(&self.chunkers, self.gather, item)?;
             }
             if let Some(span) = piece.chunks.get(number) {
+                self.checkpointing.pace.read(span.length);
                 self.gather.data(span, &piece.data, &piece.sketches)?;
                 let (id, length) = (span.id, span.length);
                 list.push(&self.chunkers, self.gather, Item::Chunk { id, length })?;

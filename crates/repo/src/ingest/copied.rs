@@ -15,7 +15,7 @@ use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
 use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, is_stored};
 use super::sampling::{FileClass, FileClasses};
-use super::work::{Batch, Names, Part, SmallFile, attribute_bytes};
+use super::work::{Batch, Names, Part, SmallFile, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::tree::{Entries, Items, TreeStep, TreeWalk};
 use crate::{Error, ProgressCounters, Result};
@@ -165,7 +165,8 @@ impl<'r> Copying<'r, '_> {
     fn ready(&mut self, entry: TreeEntry, unchanged: bool) -> std::result::Result<(), Disconnected> {
         let bytes = attribute_bytes(&entry) as u64;
         let entry = Box::new(entry);
-        self.batches.add(SmallFile::Ready { entry, unchanged }, bytes)
+        let taken_from = unchanged.then_some(TakenFrom::Parent);
+        self.batches.add(SmallFile::Ready { entry, taken_from }, bytes)
     }
 
     fn listings(&self, there: &Content, here: &Content) -> Former<'r> {

@@ -8,13 +8,14 @@ use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
 
+use super::checkpoints::CheckpointDue;
 use super::compress::{CompleteFrame, FrameBuffers};
 use super::deltas::BaseCandidates;
 use super::fingerprint::{Sketches, Span};
 use super::groups::DeltaGroups;
 use super::job::Job;
 use super::open_frame::{OpenFrame, push};
-use super::store::{FrameDue, Stored};
+use super::store::{Due, FrameDue, Stored};
 use super::summary::BackupSummary;
 use super::work::Work;
 use crate::read::Body;
@@ -46,7 +47,7 @@ pub(super) struct Gather<'j> {
 /// Channels to and from the other threads.
 pub(super) struct Channels {
     pub(super) work: Sender<Work>,
-    pub(super) frames: Sender<FrameDue>,
+    pub(super) frames: Sender<Due>,
     /// Returns buffers to the threads that read.
     pub(super) spare: Sender<Vec<u8>>,
     pub(super) spares: Receiver<Vec<u8>>,
@@ -257,7 +258,7 @@ impl<'j> Gather<'j> {
         };
         let (reply, encoded) = bounded(1);
         // Sending fails only after a failure that `check` reports.
-        let due = FrameDue { kind, number, encoded };
+        let due = Due::Frame(FrameDue { kind, number, encoded });
         let work = Work::Frame { frame, reply };
         let sent = self.channels.frames.send(due).is_ok() && self.channels.work.send(work).is_ok();
         if sent { Ok(()) } else { Err(Error::Interrupted) }
@@ -289,10 +290,20 @@ impl<'j> Gather<'j> {
     /// Sends off all frames and groups that are not full.
     pub(super) fn flush(&mut self) -> Result<()> {
         for group in 0..self.groups.as_ref().map_or(0, |groups| groups.open.len()) {
-            self.send_group(group)?;
+            let has_chunks = |groups: &DeltaGroups<'_>| !groups.open[group].group.is_empty();
+            if self.groups.as_ref().is_some_and(has_chunks) {
+                self.send_group(group)?;
+            }
         }
         self.send_data()?;
         self.send_metadata()
+    }
+
+    /// Sends off a checkpoint that needs all chunks so far.
+    pub(super) fn checkpoint(&mut self, due: CheckpointDue) -> Result<()> {
+        self.flush()?;
+        let sent = self.channels.frames.send(Due::Checkpoint(due));
+        sent.map_err(|_| Error::Interrupted)
     }
 }
 

@@ -22,11 +22,14 @@
 //!   waits for it.
 //! - The **packer** and **uploaders** ([`store`]) seal frames into packs and store these.
 //!
+//! Now and then the builder sends a checkpoint of the tree after the frames ([`checkpoints`]).
+//!
 //! Every queue is bounded; [`limits`] derives their lengths from the memory budget. All threads
 //! count into one tally ([`job`]), which becomes the summary.
 
 mod again;
 mod build;
+mod checkpoints;
 mod compress;
 mod copied;
 mod deltas;
@@ -56,15 +59,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use again::Again;
+use checkpoints::CheckpointOrigin;
 pub(crate) use copied::CopySource;
 use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
 use ibid_format::tree::Time;
 use ibid_format::{ChunkId, FileId};
 use job::{Job, Source};
-pub use options::{BackupOptions, Compression, Hints, Similarity, Stream};
+pub use options::{BackupOptions, Checkpoints, Compression, Hints, Similarity, Stream};
+use read::Baseline;
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
+use crate::checkpoint::{self, CheckpointInfo};
 use crate::index::{LoadedIndex, View};
 use crate::layout::folder;
 use crate::prune::PruneState;
@@ -210,8 +216,10 @@ impl Repository {
         job.count(|tally| tally.counters.unreadable += unresolved);
         job.report_lost_packs();
         let input = with_map(&job, input, origin.parent.as_ref())?;
-        let parent = origin.parent.as_ref().map(|parent| &parent.snapshot);
-        let built = build::run(&job, input, parent);
+        let baseline = origin.baseline(&input, options);
+        let resumed_from = baseline.checkpoints.first().map(|info| info.checkpoint.time);
+        let checkpoints = origin.of_checkpoints(&input, session.as_deref(), options);
+        let built = build::run(&job, input, baseline, checkpoints.clone());
         self.refresh();
         let built = built?;
         let skipped = match &origin.parent {
@@ -229,9 +237,15 @@ impl Repository {
         let packs = self.packs_hash(&job);
         let tally = job.into_tally();
         let duration_ms = || started.elapsed().as_millis() as u64;
+        if self.monitor.is_cancelled() {
+            // A reader that was cancelled fails, so all of the tree is there.
+            if let Some(checkpoints) = checkpoints {
+                checkpoints.put_complete(self, &built, &tally.counters);
+            }
+            return Err(Error::Interrupted);
+        }
+        let done: Vec<FileId> = origin.checkpoints.iter().copied().chain(built.checkpoint).collect();
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
-        // A cancelled reader may have stopped early, so the tree may be incomplete.
-        self.monitor.check_cancelled()?;
         let stored = match &mut session {
             Some(session) if !skipped => match self.conclude(session, &snapshot, packs)? {
                 SessionEnd::Void if rules::holds(Rule::WalkAgain) => return Ok(None),
@@ -246,11 +260,15 @@ impl Repository {
             },
             _ => None,
         };
+        if session.is_some() {
+            self.drop_checkpoints(done);
+        }
         self.refresh_cache(tally.counters.new_chunks, options.similarity);
         Ok(Some(BackupSummary {
             id: stored.map(|(id, _)| id),
             skipped,
             parent: snapshot.parent,
+            resumed_from: resumed_from.filter(|_| tally.resumed_files > 0),
             written: tally.written + stored.map_or(0, |(_, size)| size),
             duration_ms: duration_ms(),
             ..tally
@@ -325,7 +343,7 @@ impl Repository {
         let filter = Arc::new(Filter::new(&options.excludes)?);
         let job = Job::new(self, options, loaded, filter, is_complete, Some(Source::Copy(source)));
         job.report_lost_packs();
-        let built = build::run(&job, read::Input::Copy, None);
+        let built = build::run(&job, read::Input::Copy, Baseline::default(), None);
         self.refresh();
         let built = built?;
         let packs = self.packs_hash(&job);
@@ -425,6 +443,13 @@ impl Repository {
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
         let mut snapshots = self.snapshots_with(|_, error| self.monitor.warn(Warning::Repository { error }))?;
         let sequence = next_sequence(&snapshots, options.time);
+        let later = next_sequence(&snapshots, None);
+        let checkpoints = match input {
+            read::Input::Paths(_) => self.checkpoints_of(&host, &paths),
+            _ => Vec::new(),
+        };
+        let useful = checkpoint::useful(&checkpoints, &snapshots, clock::now());
+        let useful = useful.into_iter().cloned().collect();
         let parent = match (&options.parent, input) {
             (Some(wanted), _) => Some(self.snapshot(wanted)?),
             (None, read::Input::Stream(_)) => None,
@@ -438,7 +463,21 @@ impl Repository {
             paths,
             parent,
             sequence,
+            later,
+            checkpoints: checkpoints.into_iter().map(|info| info.id).collect(),
+            useful,
         })
+    }
+
+    /// Returns the checkpoints of this host and these paths. A backup goes on without those that can't be read.
+    fn checkpoints_of(&self, host: &str, paths: &[Vec<u8>]) -> Vec<CheckpointInfo> {
+        let warn = |error| self.monitor.warn(Warning::Repository { error });
+        let mut checkpoints = self.checkpoints(|_, error| warn(error)).unwrap_or_else(|error| {
+            warn(error);
+            Vec::new()
+        });
+        checkpoints.retain(|info| info.checkpoint.host == host && info.checkpoint.paths == paths);
+        checkpoints
     }
 
     /// Returns the last of these snapshots that is not from the future.
@@ -488,9 +527,42 @@ struct Origin {
     paths: Vec<Vec<u8>>,
     parent: Option<SnapshotInfo>,
     sequence: u64,
+    /// A number above the sequence of every snapshot.
+    later: u64,
+    /// The checkpoints of this host and these paths.
+    checkpoints: Vec<FileId>,
+    /// Those of them that files can be taken from, newest first.
+    useful: Vec<CheckpointInfo>,
 }
 
 impl Origin {
+    /// Returns what files are compared with.
+    fn baseline(&self, input: &read::Input, options: &BackupOptions) -> Baseline<'_> {
+        let resumes = matches!(input, read::Input::Paths(_)) && !options.force;
+        Baseline {
+            parent: self.parent.as_ref().map(|parent| &parent.snapshot),
+            checkpoints: if resumes { &self.useful } else { &[] },
+        }
+    }
+
+    /// Returns what all checkpoints of this backup say; `None` if it has none.
+    fn of_checkpoints(
+        &self,
+        input: &read::Input,
+        session: Option<&OpenSession>,
+        options: &BackupOptions,
+    ) -> Option<CheckpointOrigin> {
+        let has_some = matches!(input, read::Input::Paths(_)) && options.checkpoints != Checkpoints::Off;
+        Some(CheckpointOrigin {
+            session: session.filter(|_| has_some)?.id,
+            sequence: self.later,
+            host: self.host.clone(),
+            program: options.program.clone(),
+            paths: self.paths.clone(),
+            earlier: self.useful.clone(),
+        })
+    }
+
     fn into_snapshot(
         self,
         options: &BackupOptions,

@@ -53,6 +53,20 @@ pub enum Hints {
     Always,
 }
 
+/// How often a backup stores a [checkpoint](crate::Repository::checkpoints), so that an interruption costs
+/// little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checkpoints {
+    /// After 1 GiB was read or 60 s have passed, or 2 % of all so far if that is more; and not before 100 times
+    /// of what the last one took was read.
+    #[default]
+    Auto,
+    /// Store none, not even if the backup is interrupted.
+    Off,
+    /// After so many bytes were read.
+    Every(u64),
+}
+
 /// A stream to back up as one file.
 pub struct Stream {
     pub(super) name: Vec<u8>,
@@ -126,6 +140,8 @@ pub struct BackupOptions {
     pub remote_reads: Option<u64>,
     /// Whether to cut large files at predicted boundaries.
     pub hints: Hints,
+    /// How often to store a checkpoint. A stream has none.
+    pub checkpoints: Checkpoints,
     /// Count files and bytes on a separate thread while the backup runs, so that progress can show
     /// how much is left.
     pub estimate: bool,
@@ -143,6 +159,7 @@ setters!(BackupOptions {
     similarity: Similarity,
     remote_reads: Option<u64>,
     hints: Hints,
+    checkpoints: Checkpoints,
     estimate: bool,
     threads: Option<usize>,
 } into {

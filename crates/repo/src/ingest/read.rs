@@ -22,7 +22,8 @@ use super::large::{Large, LargePart};
 use super::limits::BATCH_BYTES;
 use super::options::Stream;
 use super::sampling::FileClasses;
-use super::work::{FileKey, Names, SmallFile, ToRead, Work, attribute_bytes};
+use super::work::{FileKey, Names, SmallFile, TakenFrom, ToRead, Work, attribute_bytes};
+use crate::checkpoint::CheckpointInfo;
 use crate::read::ChunkReader;
 use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_xattrs_at, read_xattrs_of};
 use crate::threads::spawn;
@@ -39,6 +40,14 @@ pub(crate) enum Input {
     Copy,
     /// The chunks that the [job](Job::again) names.
     Again,
+}
+
+/// What files are compared with. Those that have not changed are not read.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Baseline<'a> {
+    pub(crate) parent: Option<&'a Snapshot>,
+    /// Checkpoints of backups that were interrupted, newest first.
+    pub(crate) checkpoints: &'a [CheckpointInfo],
 }
 
 /// Events for the builder, in the order of the tree.
@@ -108,18 +117,18 @@ impl<T> From<crossbeam_channel::SendError<T>> for Disconnected {
 }
 
 /// Reads the whole input; the last event says how it ended.
-pub(crate) fn run(job: &Job<'_>, input: Input, parent: Option<&Snapshot>, own: OwnFolders, outlets: &Outlets) {
+pub(crate) fn run(job: &Job<'_>, input: Input, baseline: Baseline<'_>, own: OwnFolders, outlets: &Outlets) {
     let result = match input {
         Input::Stream(stream) => send_stream(job, stream, outlets),
         Input::Copy => copied::walk(job, job.copy_source(), outlets),
         Input::Again => again::walk(job, outlets),
-        Input::Paths(paths) => walk(job, &paths, None, parent, own, outlets),
+        Input::Paths(paths) => walk(job, &paths, None, baseline, own, outlets),
         Input::Image(path, image) => {
             let counters = &job.monitor.counters;
             ProgressCounters::add(&counters.files_total, 1);
             ProgressCounters::add(&counters.bytes_total, image.size);
             counters.totals_final.store(true, Ordering::Relaxed);
-            walk(job, &[path], Some(image), parent, own, outlets)
+            walk(job, &[path], Some(image), baseline, own, outlets)
         }
     };
     if let Ok(end) = result {
@@ -166,15 +175,35 @@ impl<'r> ParentListing<'r> {
     }
 }
 
+/// The listings of one directory in what files are compared with; `None` where there is no such directory.
+struct Former<'r> {
+    parent: Option<ParentListing<'r>>,
+    /// As many as there are checkpoints, which are few; usually none.
+    checkpoints: Vec<Option<ParentListing<'r>>>,
+}
+
+impl<'r> Former<'r> {
+    /// Returns the former listings of a directory in this one.
+    fn below(&mut self, name: &[u8], reader: &'r ChunkReader<'r>, monitor: &Monitor) -> Former<'r> {
+        let below = |listing: &mut Option<ParentListing<'r>>| match listing.as_mut()?.take(name, monitor)?.kind {
+            EntryKind::Directory(listing) => Some(ParentListing::new(Entries::new(reader, &listing))),
+            _ => None,
+        };
+        Former {
+            parent: below(&mut self.parent),
+            checkpoints: self.checkpoints.iter_mut().map(below).collect(),
+        }
+    }
+}
+
 struct Reading<'r, 'j> {
     job: &'j Job<'j>,
     outlets: &'j Outlets,
     reader: &'r ChunkReader<'r>,
     /// The current directory's path.
     path: Vec<u8>,
-    /// One per directory on the path to the current one; `None` where the parent snapshot has no
-    /// such directory.
-    former: Vec<Option<ParentListing<'r>>>,
+    /// One per directory on the path to the current one.
+    former: Vec<Former<'r>>,
     batches: Batches<'j>,
     /// Files with several names, already met under one of them.
     linked: HashMap<FileKey, Linked>,
@@ -219,7 +248,7 @@ fn walk(
     job: &Job<'_>,
     paths: &[PathBuf],
     image: Option<Box<Image>>,
-    parent: Option<&Snapshot>,
+    baseline: Baseline<'_>,
     own: OwnFolders,
     outlets: &Outlets,
 ) -> std::result::Result<Result<()>, Disconnected> {
@@ -228,7 +257,15 @@ fn walk(
         Err(error) => return Ok(Err(error)),
     };
     let reader = ChunkReader::new(&job.repository.files, job.loaded.clone(), 16 << 20);
-    let former = parent.map(|parent| ParentListing::new(Entries::new(&reader, &parent.root)));
+    let root = |content| Some(ParentListing::new(Entries::new(&reader, content)));
+    let former = Former {
+        parent: baseline.parent.and_then(|parent| root(&parent.root)),
+        checkpoints: baseline
+            .checkpoints
+            .iter()
+            .map(|one| root(&one.checkpoint.root))
+            .collect(),
+    };
     let mut reading = Reading {
         job,
         outlets,
@@ -286,11 +323,8 @@ impl<'r> Reading<'r, '_> {
                 self.batches.flush()?;
                 self.path.push(b'/');
                 self.path.extend_from_slice(&name);
-                let former = self.take_former(&name);
-                let below = match former.as_ref().map(|entry| &entry.kind) {
-                    Some(EntryKind::Directory(listing)) => Some(ParentListing::new(Entries::new(self.reader, listing))),
-                    _ => None,
-                };
+                let here = self.former.last_mut().expect("the root's is never left");
+                let below = here.below(&name, self.reader, self.job.monitor);
                 self.former.push(below);
                 let mut entry = entry_from(&name, &stat).expect("a directory is of a known type");
                 let (xattrs, faults) = read_xattrs_of(directory.as_fd());
@@ -322,7 +356,31 @@ impl<'r> Reading<'r, '_> {
     }
 
     fn take_former(&mut self, name: &[u8]) -> Option<TreeEntry> {
-        self.former.last_mut()?.as_mut()?.take(name, self.job.monitor)
+        self.former.last_mut()?.parent.as_mut()?.take(name, self.job.monitor)
+    }
+
+    /// Returns the entry of a file that has not changed since the parent or a checkpoint, if there is one.
+    /// `former` is the parent's.
+    fn take_unchanged(
+        &mut self,
+        former: &mut Option<TreeEntry>,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Option<(TreeEntry, TakenFrom)> {
+        let (job, reader) = (self.job, self.reader);
+        let is_stored = |content: &Content| is_stored(job, reader, content);
+        if former
+            .as_ref()
+            .is_some_and(|former| is_unchanged(former, stat, is_stored))
+        {
+            return Some((former.take()?, TakenFrom::Parent));
+        }
+        let has_all = |content: &Content| has_all(job, reader, content);
+        let checkpoints = &mut self.former.last_mut()?.checkpoints;
+        checkpoints.iter_mut().flatten().find_map(|listing| {
+            let former = listing.take(name, job.monitor)?;
+            is_unchanged(&former, stat, has_all).then_some((former, TakenFrom::Checkpoint))
+        })
     }
 
     fn node(
@@ -332,22 +390,19 @@ impl<'r> Reading<'r, '_> {
         parent: Arc<OwnedFd>,
         named: bool,
     ) -> std::result::Result<(), Disconnected> {
-        let former = self.take_former(&name);
+        let mut former = self.take_former(&name);
         let file_type = FileType::from_raw_mode(stat.st_mode);
         if file_type == FileType::RegularFile || named && file_type == FileType::BlockDevice {
             let image = self.image.take();
             // The map says better than times whether it has changed.
             let asks_times = !self.job.options.force && image.is_none();
-            let is_unchanged = |former: &TreeEntry| asks_times && self.is_unchanged(former, &stat);
-            if former.as_ref().is_some_and(is_unchanged)
-                && let Some(former) = former
-            {
+            if asks_times && let Some((entry, taken_from)) = self.take_unchanged(&mut former, &name, &stat) {
                 self.job.monitor.counters.skip(stat.st_size as u64);
-                let bytes = attribute_bytes(&former) as u64;
+                let bytes = attribute_bytes(&entry) as u64;
                 return self.batches.add(
                     SmallFile::Ready {
-                        entry: Box::new(former),
-                        unchanged: true,
+                        entry: Box::new(entry),
+                        taken_from: Some(taken_from),
                     },
                     bytes,
                 );
@@ -385,7 +440,7 @@ impl<'r> Reading<'r, '_> {
                 self.batches.add(
                     SmallFile::Ready {
                         entry: Box::new(entry),
-                        unchanged: false,
+                        taken_from: None,
                     },
                     bytes,
                 )
@@ -446,34 +501,35 @@ impl<'r> Reading<'r, '_> {
         self.job.attributes_lost(&path, faults);
         Ok(entry)
     }
+}
 
-    /// Returns whether size, mtime, ctime and inode are unchanged and reliable, and all chunks
-    /// still stored.
-    fn is_unchanged(&self, former: &TreeEntry, stat: &Stat) -> bool {
-        let EntryKind::File(content) = &former.kind else {
-            return false;
-        };
-        let mtime = Time {
-            seconds: stat.st_mtime,
-            nanos: stat.st_mtime_nsec as u32,
-        };
-        let ctime = Time {
-            seconds: stat.st_ctime,
-            nanos: stat.st_ctime_nsec as u32,
-        };
-        content.length == stat.st_size as u64
-            && (former.mtime, former.ctime, former.inode) == (mtime, ctime, stat.st_ino)
-            && !former.changed_while_read
-            && is_stored(self.job, self.reader, content)
-    }
+/// Returns whether size, mtime, ctime and inode are unchanged and reliable, and all chunks still stored.
+fn is_unchanged(former: &TreeEntry, stat: &Stat, is_stored: impl FnOnce(&Content) -> bool) -> bool {
+    let EntryKind::File(content) = &former.kind else {
+        return false;
+    };
+    let mtime = Time {
+        seconds: stat.st_mtime,
+        nanos: stat.st_mtime_nsec as u32,
+    };
+    let ctime = Time {
+        seconds: stat.st_ctime,
+        nanos: stat.st_ctime_nsec as u32,
+    };
+    content.length == stat.st_size as u64
+        && (former.mtime, former.ctime, former.inode) == (mtime, ctime, stat.st_ino)
+        && !former.changed_while_read
+        && is_stored(content)
 }
 
 /// Returns whether all chunks of a content of the parent are in the index. A pack may be lost together with the index
 /// files that listed it, and then only this test notices.
 pub(super) fn is_stored(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content) -> bool {
-    if job.parent_is_complete {
-        return true;
-    }
+    job.parent_is_complete || has_all(job, reader, content)
+}
+
+/// Returns whether all chunks of a content are in the index.
+fn has_all(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content) -> bool {
     let known = |item: &Item| match item {
         Item::Chunk { id, .. } => job.loaded.index.contains(id),
         Item::Hole { .. } => true,

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use ibid_format::FileId;
 use ibid_format::pack::{self, PackKind, PackSummary};
 
+use super::checkpoints::{CheckpointDue, LastCheckpoint};
 use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
 use crate::index::{Unlisted, each_unlisted};
@@ -18,12 +19,26 @@ use crate::{Error, ProgressCounters, Result};
 /// durable yet, and so can't be read once the cache has dropped them.
 const UNSTORED_SHARE: u64 = 3;
 
-/// A frame on its way to the packer, in the order of the packs.
+/// What the packer takes, in the order of the packs.
+pub(crate) enum Due {
+    Frame(FrameDue),
+    /// A checkpoint that needs all frames before it.
+    Checkpoint(CheckpointDue),
+}
+
+/// A frame on its way to the packer.
 pub(crate) struct FrameDue {
     pub(crate) kind: PackKind,
     /// Its number in the index.
     pub(crate) number: u32,
     pub(crate) encoded: Receiver<EncodedFrame>,
+}
+
+/// What an uploader stores.
+pub(crate) enum Upload {
+    Pack(PackDue),
+    /// A checkpoint that needs so many packs.
+    Checkpoint(CheckpointDue, u64),
 }
 
 /// A pack on its way to an uploader.
@@ -78,6 +93,7 @@ pub(crate) struct Stored {
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<DurablePacks>,
+    pub(super) checkpoint: LastCheckpoint,
     /// Notified when a pack becomes durable, or when an upload fails.
     progress: Condvar,
 }
@@ -90,6 +106,7 @@ impl Stored {
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
+            checkpoint: LastCheckpoint::default(),
             progress: Condvar::new(),
         }
     }
@@ -164,7 +181,7 @@ impl Stored {
 /// from deltas: these are seldom needed for as long, and a prune has less to move.
 struct OpenPacks<'a> {
     job: &'a Job<'a>,
-    packs: &'a Sender<PackDue>,
+    packs: &'a Sender<Upload>,
     metadata: Option<OpenPack>,
     whole: Option<OpenPack>,
     deltas: Option<OpenPack>,
@@ -217,7 +234,7 @@ impl OpenPacks<'_> {
     fn send(&mut self, pack: OpenPack) -> bool {
         let due = pack.finish(self.full);
         self.full += 1;
-        self.packs.send(due).is_ok()
+        self.packs.send(Upload::Pack(due)).is_ok()
     }
 
     /// Sends off all packs, whole frames before what may need them. Returns false if nobody receives them.
@@ -231,8 +248,8 @@ impl OpenPacks<'_> {
 pub(crate) fn pack(
     job: &Job<'_>,
     stored: &Stored,
-    frames: &Receiver<FrameDue>,
-    packs: &Sender<PackDue>,
+    frames: &Receiver<Due>,
+    packs: &Sender<Upload>,
     spare: &Sender<FrameBuffers>,
 ) {
     let mut open = OpenPacks {
@@ -252,6 +269,15 @@ pub(crate) fn pack(
         full: 0,
     };
     while let Ok(due) = frames.recv() {
+        let due = match due {
+            Due::Frame(due) => due,
+            Due::Checkpoint(due) => {
+                if !open.send_all() || packs.send(Upload::Checkpoint(due, open.full)).is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
         // The worker is gone only if the backup failed elsewhere.
         let Ok(encoded) = due.encoded.recv() else { return };
         if let Some(error) = encoded.error {
@@ -282,8 +308,18 @@ fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
 }
 
 /// Stores packs until the channel closes.
-pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<PackDue>) {
+pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<Upload>) {
     while let Ok(due) = packs.recv() {
+        let due = match due {
+            Upload::Pack(due) => due,
+            Upload::Checkpoint(due, number) => {
+                if !stored.wait_for_those_before(number) {
+                    return;
+                }
+                stored.checkpoint.put(job, due, number);
+                continue;
+            }
+        };
         let size = due.bytes.len() as u64;
         // The frames' bases may be in any earlier pack. A pack must not become durable before its
         // bases: after a crash, its chunks would look stored but be unreadable.

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 
 use ibid_format::FileId;
 use ibid_format::snapshot::SnapshotTotals;
+use ibid_format::tree::Time;
 
 /// Summary of a backup.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,13 @@ pub struct BackupSummary {
     pub counters: SnapshotTotals,
     /// Files taken over unread from the parent snapshot.
     pub unchanged_files: u64,
+    /// Files taken over unread from [checkpoints](crate::Repository::checkpoints) of interrupted backups. They are
+    /// not among the [`unchanged_files`](BackupSummary#structfield.unchanged_files).
+    pub resumed_files: u64,
+    /// Length of these files together, bytes.
+    pub resumed_bytes: u64,
+    /// When the newest checkpoint was made from which files could be taken over; none if there was none.
+    pub resumed_from: Option<Time>,
     /// Bytes read from files and streams.
     pub read_bytes: u64,
     /// Bytes taken over unread from the parent snapshot because
@@ -76,6 +84,9 @@ impl AddAssign for BackupSummary {
             parent: _,
             counters,
             unchanged_files,
+            resumed_files,
+            resumed_bytes,
+            resumed_from: _,
             read_bytes,
             taken_over_bytes,
             holes,
@@ -97,6 +108,8 @@ impl AddAssign for BackupSummary {
         } = other;
         self.counters += counters;
         self.unchanged_files += unchanged_files;
+        self.resumed_files += resumed_files;
+        self.resumed_bytes += resumed_bytes;
         self.read_bytes += read_bytes;
         self.taken_over_bytes += taken_over_bytes;
         self.holes += holes;

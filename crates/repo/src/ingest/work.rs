@@ -64,7 +64,7 @@ pub(crate) enum SmallFile {
     Read(Box<ToRead>),
     Ready {
         entry: Box<TreeEntry>,
-        unchanged: bool,
+        taken_from: Option<TakenFrom>,
     },
     /// A file of another repository.
     Copied(Box<CopiedFile>),
@@ -78,6 +78,15 @@ pub(crate) enum SmallFile {
         last: bool,
         path: PathBuf,
     },
+}
+
+/// Where the entry of a file that was not read comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakenFrom {
+    /// From the parent.
+    Parent,
+    /// From a checkpoint of a backup that was interrupted.
+    Checkpoint,
 }
 
 /// (device, inode): identifies a file under all its names.
@@ -111,7 +120,7 @@ pub(crate) enum FileOutcome {
     },
     Ready {
         entry: Box<TreeEntry>,
-        unchanged: bool,
+        taken_from: Option<TakenFrom>,
     },
     /// The file is no longer small.
     Grown(Box<ToRead>),
@@ -178,7 +187,7 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         && let Some(file) = files.next()
     {
         let outcome = match file {
-            SmallFile::Ready { entry, unchanged } => FileOutcome::Ready { entry, unchanged },
+            SmallFile::Ready { entry, taken_from } => FileOutcome::Ready { entry, taken_from },
             SmallFile::Link { name, file, last, path } => FileOutcome::Link { name, file, last, path },
             SmallFile::Copied(file) => match copied::read_small(job, &mut batch, &file) {
                 Ok(parts) => FileOutcome::Read {

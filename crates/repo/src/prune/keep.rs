@@ -77,6 +77,14 @@ impl Repository {
                 Ok(())
             })?;
         }
+        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| {
+            if kept.index.get_stored(id).is_none()
+                && let Some(place) = all.index.get_stored(id)
+            {
+                search.keep(place.frame)?;
+            }
+            Ok(())
+        })?;
         let mut now_known = Known {
             snapshots: snapshots.iter().map(|info| info.id).collect(),
             packs: IdMap::new(&self.scratch()),

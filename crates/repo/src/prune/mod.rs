@@ -77,6 +77,7 @@ impl Repository {
         // What an earlier one has begun.
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
+        self.drop_useless_checkpoints()?;
         for _ in 0..TRIES_MAX {
             if let Some(known) = self.condemn_garbage(options, &mut summary)? {
                 self.refresh();
@@ -250,7 +251,14 @@ impl Repository {
     /// Returns the bytes of all files of the repository but keys and config.
     fn stored_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        for folder in [folder::PACKS, folder::INDEX, folder::SNAPSHOTS, folder::SKETCHES] {
+        let folders = [
+            folder::PACKS,
+            folder::INDEX,
+            folder::SNAPSHOTS,
+            folder::CHECKPOINTS,
+            folder::SKETCHES,
+        ];
+        for folder in folders {
             self.files.each(folder, |_, size| {
                 bytes += size;
                 Ok(())

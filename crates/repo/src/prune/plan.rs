@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
 
 use super::rules::{self, Rule};
@@ -231,18 +232,20 @@ fn needed_bytes(repository: &Repository, loaded: &LoadedIndex, snapshots: &[Snap
     let mut reach = Reach::new(repository, &reader);
     let mut met = Bits::new(&scratch, index.ordinals())?;
     let mut needed: Array<u32> = Array::zeros(&scratch, index.stored_frames().into())?;
+    let mut need = |id: &ChunkId, length: u32, _| {
+        // A chunk that is lost needs nothing.
+        if let Some(place) = index.get_stored(id)
+            && met.insert(index.ordinal(place))?
+        {
+            let before = needed.get(place.frame.into())?;
+            needed.set(place.frame.into(), before.saturating_add(length))?;
+        }
+        Ok(())
+    };
     for info in snapshots {
-        reach.visit(&info.snapshot.root, &mut |id, length, _| {
-            // A chunk that is lost needs nothing.
-            if let Some(place) = index.get_stored(id)
-                && met.insert(index.ordinal(place))?
-            {
-                let before = needed.get(place.frame.into())?;
-                needed.set(place.frame.into(), before.saturating_add(length))?;
-            }
-            Ok(())
-        })?;
+        reach.visit(&info.snapshot.root, &mut need)?;
     }
+    repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
     Ok(needed)
 }
 

@@ -99,7 +99,7 @@ impl Repository {
             reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
             base_frames: held.frames,
             bases: Mutex::new(held.chunks),
-            roots: snapshots.iter().map(|info| info.snapshot.root.clone()).collect(),
+            snapshots,
             beside,
         };
         let stored = self.store_again(loaded, again)?;

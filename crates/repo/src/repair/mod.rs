@@ -100,6 +100,7 @@ impl Repository {
         repairing.snapshots()?;
         repairing.keys()?;
         repairing.sketches()?;
+        repairing.checkpoints()?;
         repairing.forget_missing()?;
         let report = repairing.report;
         self.refresh();
@@ -205,6 +206,20 @@ impl Repairing<'_> {
                 Err(error) if error.is_of_content() => self.delete(name, error.problem())?,
                 Err(error) if error.is_fault() => self.leave(name, error.problem()),
                 Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes damaged checkpoints: what they had is read again.
+    fn checkpoints(&mut self) -> Result<()> {
+        let mut damaged = Vec::new();
+        self.repository.checkpoints(|id, error| damaged.push((id, error)))?;
+        for (id, error) in damaged {
+            let name = name_in(folder::CHECKPOINTS, id);
+            match error.is_of_content() {
+                true => self.delete(name, error.problem())?,
+                false => self.leave(name, error.problem()),
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ mod visit;
 mod walk;
 
 pub use diff::{Change, Difference};
-pub(crate) use reach::Reach;
+pub(crate) use reach::{Each, Reach};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
 pub use visit::{FilePart, Visit};
 pub(crate) use visit::{Found, clean};

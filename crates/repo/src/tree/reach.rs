@@ -11,7 +11,7 @@ use crate::read::ChunkReader;
 use crate::{ProgressCounters, Repository, Result};
 
 /// Called with a chunk that is needed, its length in bytes, and the kind of pack that it belongs in.
-type Each<'e> = &'e mut dyn FnMut(&ChunkId, u32, PackKind) -> Result<()>;
+pub(crate) type Each<'e> = &'e mut dyn FnMut(&ChunkId, u32, PackKind) -> Result<()>;
 
 /// Visits the chunks that snapshots need. Equal directories, and equal files of many chunks, are visited once.
 pub(crate) struct Reach<'a> {

@@ -55,6 +55,7 @@ impl MetadataChunkers {
 }
 
 /// Cuts a stream of metadata into chunks as it grows.
+#[derive(Clone)]
 struct Cutter {
     pending: Vec<u8>,
 }
@@ -117,6 +118,7 @@ impl Cutter {
 }
 
 /// Builds the content of one file from its items.
+#[derive(Clone)]
 pub(crate) struct ListWriter {
     /// Items of the list; empty once the list has spilled.
     items: Vec<Item>,
@@ -189,7 +191,9 @@ const UNORDERED: ibid_format::Error = ibid_format::Error::Unordered {
     position: 0,
 };
 
-/// Builds the content of a directory's listing from its entries, in order of their names.
+/// Builds the content of a directory's listing from its entries, in order of their names. A copy takes no more
+/// than a few hundred KiB: what is complete is stored already.
+#[derive(Clone)]
 pub(crate) struct ListingWriter {
     cutter: Cutter,
     list: ListWriter,
@@ -228,6 +232,11 @@ impl ListingWriter {
         encoded.map_err(Error::Unstorable)?;
         self.last.clone_from(&entry.name);
         Ok(())
+    }
+
+    /// Returns the name of the last entry; empty if there is none.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.last
     }
 
     pub(crate) fn finish(mut self, chunkers: &MetadataChunkers, sink: &mut dyn MetadataSink) -> Result<Content> {

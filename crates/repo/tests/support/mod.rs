@@ -1,6 +1,7 @@
 //! Trees to back up, repositories to back up into, and the comparison of trees.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod checkpoints;
 pub mod crash;
 pub mod damage;
 pub mod deltas;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ibid_repo::{
-    ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo,
+    Checkpoints, ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions,
+    SnapshotInfo,
 };
 use ibid_storage::Memory;
 
@@ -152,7 +153,11 @@ fn write(trees: &Trees, seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Ran
     for _ in 0..1 + random.below(2) {
         let Some(repository) = open(seat) else { return };
         let tree = random.below(trees.0.len() as u64) as usize;
-        let done = repository.backup(&options(trees.0[tree].0.path()));
+        let checkpoints = match random.below(2) {
+            0 => Checkpoints::Every(1 + random.below(60_000)),
+            _ => Checkpoints::Auto,
+        };
+        let done = repository.backup(&options(trees.0[tree].0.path()).checkpoints(checkpoints));
         let mut known = known.lock().unwrap();
         match done {
             Ok(summary) => {
