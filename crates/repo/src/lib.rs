@@ -64,7 +64,7 @@ pub use archive::{ArchiveFormat, ArchiveSummary};
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
-pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
+pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary};
 pub use error::{BaseFault, Error, Result};
 pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};

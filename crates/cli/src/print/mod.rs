@@ -24,6 +24,7 @@ mod tag;
 mod talk;
 mod time;
 mod tree;
+mod unfinished;
 mod upkeep;
 
 use std::io::Write;

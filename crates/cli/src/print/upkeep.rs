@@ -372,7 +372,7 @@ struct JsonEnd {
     sessions: u64,
 }
 
-fn state(state: SessionState) -> &'static str {
+pub(super) fn state(state: SessionState) -> &'static str {
     match state {
         SessionState::Running => "running",
         SessionState::Dead => "killed",

@@ -25,7 +25,7 @@ use std::collections::HashSet;
 
 use ibid_format::FileId;
 use ibid_format::prune_log::{Batch, Entry};
-pub(crate) use log::PruneState;
+pub(crate) use log::{PruneState, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
