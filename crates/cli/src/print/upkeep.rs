@@ -192,7 +192,7 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
 }
 
 #[derive(Serialize)]
-struct JsonEstimate {
+pub(super) struct JsonEstimate {
     packs: u64,
     pack_bytes: u64,
     needed_bytes: u64,
@@ -205,7 +205,7 @@ struct JsonEstimate {
 }
 
 impl JsonEstimate {
-    fn new(estimate: &PruneEstimate) -> JsonEstimate {
+    pub(super) fn new(estimate: &PruneEstimate) -> JsonEstimate {
         JsonEstimate {
             packs: estimate.packs,
             pack_bytes: estimate.pack_bytes,
