@@ -58,6 +58,17 @@ pub enum Error {
         /// First digits of its id.
         snapshot: String,
     },
+    /// A prune was to be the only one at work, and a session is open.
+    #[error(
+        "session {} is open: {what}. A prune with --exclusive needs that nothing else runs",
+        &session.to_string()[..8]
+    )]
+    SessionOpen {
+        /// The session.
+        session: ibid_format::FileId,
+        /// What it says of itself, or why it can't be read.
+        what: String,
+    },
     /// Other prunes were faster, again and again. Try again later.
     #[error("other prunes of this repository were faster, again and again")]
     PruneBusy,

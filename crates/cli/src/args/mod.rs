@@ -187,6 +187,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Repair a damaged repository, and name what is lost
     Repair(RepairArgs),
+    /// Try out whether the storage of the repository keeps its promises
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Show or delete the local cache of the repository
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -393,6 +396,22 @@ pub(crate) struct RepairArgs {
     /// Delete the files that earlier repairs have moved into the folder `damaged`
     #[arg(long)]
     pub(crate) delete_damaged: bool,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  ibid storage test --repo /mnt/nas/backup")]
+pub(crate) enum StorageCommand {
+    /// Try out whether programs can work in this folder at once, and whether what they store is durable
+    #[command(after_help = "\
+It needs no password, and there need be no repository yet. It stores small files in `keys`, races for their names, \
+lists and deletes them. A folder that fails once is not safe; one that passes is likely to be. Exit code 1 if it fails.
+
+Examples:
+  ibid storage test --repo /mnt/nas/backup
+  ibid storage test --json")]
+    Test,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,7 @@
 //! | What is needed, and what is to go? | [`plan`] |
 //! | Needed frames of packs that are to go are moved. | [`repack`] |
 //! | The packs are condemned: to backups they are missing from now on. | [`log`], [`keep`] |
-//! | Sessions that were open are listed, and have ended or are ended. | [`decide`] |
+//! | Sessions that were open are listed, and have ended or are ended. | [`decide`], [`wait`] |
 //! | What is needed after all is released, the rest is doomed. | [`keep`] |
 //! | Index files and sketches are written without it, and it is deleted. | [`sweep`] |
 
@@ -20,6 +20,7 @@ mod plan;
 mod repack;
 pub(crate) mod rules;
 mod sweep;
+mod wait;
 
 use std::collections::HashSet;
 
@@ -57,6 +58,7 @@ impl Repository {
     ///
     /// # Errors
     /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed.
+    /// [`Error::SessionOpen`] if the prune was to be [exclusive](PruneOptions#structfield.exclusive).
     /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage.
     ///
     /// ```
@@ -72,6 +74,9 @@ impl Repository {
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
         let mut summary = PruneSummary::default();
+        if options.exclusive {
+            self.refuse_open_sessions(options)?;
+        }
         // What an earlier one has begun.
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
@@ -165,6 +170,7 @@ impl Repository {
                 return Ok(());
             }
             if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
+                self.wait_for_caches(2, options)?;
                 let mut open: Vec<FileId> = self
                     .files
                     .list(folder::SESSIONS)?
@@ -193,6 +199,11 @@ impl Repository {
             summary.waiting = waiting;
             if !due.contains(&true) {
                 return Ok(());
+            }
+            let was_any_seen = |batch: &Batch| batch.seen.as_ref().is_some_and(|seen| !seen.is_empty());
+            if state.entry.batches.iter().any(was_any_seen) {
+                // Their last snapshots may not be listed yet.
+                self.wait_for_caches(1, options)?;
             }
             let Some(entry) = self.doom(&state, &due, known.as_ref())? else {
                 continue;
