@@ -91,4 +91,4 @@ pub use session::{SessionInfo, SessionState};
 pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
 pub use source::Excludes;
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
-pub use tree::{Change, Difference, FilePart, Visit};
+pub use tree::{Change, Difference, FilePart, Search, Visit};
