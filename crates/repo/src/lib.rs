@@ -65,7 +65,7 @@ pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
-pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary};
+pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary, MissingData};
 pub use error::{BaseFault, Error, Result};
 pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};

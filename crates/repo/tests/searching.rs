@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_repo::{EntryKind, FileId, Patterns, Repository, SnapshotInfo, Visit};
-use ibid_storage::fault::Flaky;
 use ibid_storage::Memory;
+use ibid_storage::fault::Flaky;
 use support::{Folder, Random, backup, quick, repository};
 
 type Matches = Vec<(FileId, PathBuf)>;

@@ -25,8 +25,8 @@ pub(crate) use copy::CopyArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
-pub(crate) use init::{InitArgs, InitSettings};
-pub(crate) use password::{NewPasswordArgs, PasswordArgs};
+pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
+pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
     CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs,
     PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
