@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex};
 
-use crate::{Error, ErrorKind, Name, Storage};
+use crate::{Error, ErrorKind, Name, NameError, Storage};
 
 /// Threads that put one name at once.
 const WRITERS: usize = 16;
@@ -28,6 +28,79 @@ const LISTED: usize = 16;
 const RACE_BYTES: usize = 64 << 10;
 /// Bytes of the object that is stored, settled and read in parts.
 const LARGE_BYTES: usize = 3 << 20;
+
+/// A race of several processes for names, each of which has a `Race` with the same tag.
+///
+/// ```
+/// use ibid_storage::{Memory, probe::Race};
+/// let storage = Memory::new();
+/// let race = Race::new("keys", "3fa9")?;
+/// // Each process does this at the same time as the others, with a number of its own.
+/// let won: Vec<Vec<bool>> = [0, 1].map(|number| race.run(&storage, number)).into_iter().collect::<Result<_, _>>()?;
+/// // One of them does this when all have ended.
+/// assert_eq!(race.judge(&storage, &won)?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Race(Vec<Name>);
+
+impl Race {
+    /// Returns a race for names `probe-…` in a folder, with a tag that no other race has.
+    ///
+    /// # Errors
+    /// If the folder or the tag makes no valid name.
+    pub fn new(folder: &str, tag: &str) -> Result<Race, NameError> {
+        let name = |number| Name::new(&format!("{folder}/probe-{tag}-race-{number}"));
+        (0..RACES).map(name).collect::<Result<_, _>>().map(Race)
+    }
+
+    /// Puts all names, one after the other; returns which of these puts succeeded.
+    ///
+    /// # Errors
+    /// Errors of the storage, but that a name is taken.
+    pub fn run(&self, storage: &dyn Storage, writer: u8) -> Result<Vec<bool>, Error> {
+        let bytes = vec![writer; RACE_BYTES];
+        let put = |name| match storage.put(name, &[&bytes]) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        };
+        self.0.iter().map(put).collect()
+    }
+
+    /// Returns what is wrong, if it is not so that for each name one of the writers 0, 1, … won, and that its bytes
+    /// are there. Then deletes the objects.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub fn judge(&self, storage: &dyn Storage, won: &[Vec<bool>]) -> Result<Option<String>, Error> {
+        let mut problem = None;
+        for (at, name) in self.0.iter().enumerate() {
+            let is_winner = |writer: &usize| won[*writer].get(at) == Some(&true);
+            let winners: Vec<usize> = (0..won.len()).filter(is_winner).collect();
+            let found = match storage.get(name, RACE_BYTES as u64) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                found => found.ok(),
+            };
+            match winners[..] {
+                [winner] if found == Some(vec![winner as u8; RACE_BYTES]) => {}
+                [_] => problem = Some("one of several processes stored an object, but others' bytes are there".into()),
+                _ => {
+                    let count = winners.len();
+                    problem = Some(format!(
+                        "{count} of {} processes that put one name at once succeeded",
+                        won.len()
+                    ));
+                }
+            }
+            match storage.delete(name) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(problem)
+    }
+}
 
 /// Something that a storage promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +158,14 @@ impl Report {
         self.findings.iter().all(|finding| finding.problem.is_none())
     }
 
+    /// Notes that a promise was broken.
+    pub fn fail(&mut self, promise: Promise, problem: impl Into<String>) {
+        let mut of_promise = self.findings.iter_mut().filter(|finding| finding.promise == promise);
+        if let Some(finding) = of_promise.next() {
+            finding.problem.get_or_insert(problem.into());
+        }
+    }
+
     /// Returns whether a promise was kept.
     pub fn keeps(&self, promise: Promise) -> bool {
         let mut of_promise = self.findings.iter().filter(|finding| finding.promise == promise);
@@ -115,7 +196,7 @@ pub fn run(storage: &dyn Storage, folder: &str) -> Report {
 }
 
 /// Returns a text that no other probe has.
-fn random_tag() -> String {
+pub fn random_tag() -> String {
     use std::hash::{BuildHasher, RandomState};
     // Seeded anew by the system in each process and for each of them.
     let half = || RandomState::new().hash_one(std::process::id());

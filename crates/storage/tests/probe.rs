@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ibid_storage::fault::{Flaky, ObjectFault};
-use ibid_storage::probe::{self, Promise, Report};
+use ibid_storage::probe::{self, Promise, Race, Report};
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -182,6 +182,36 @@ fn each_broken_promise_is_found() {
         assert_eq!(broken(&report), promises, "{flaw:?}: {report:?}");
         assert!(is_empty(&storage.inner), "{flaw:?}");
     }
+}
+
+#[test]
+fn a_race_that_two_win_or_none_is_found() {
+    let won = |storage: &Wrong, race: &Race| {
+        std::thread::scope(|scope| {
+            let runs = [0, 1].map(|writer| scope.spawn(move || race.run(storage, writer).unwrap()));
+            runs.map(|run| run.join().unwrap())
+        })
+    };
+    let race = Race::new("keys", &probe::random_tag()).unwrap();
+    for (flaw, is_found) in [
+        (Flaw::NoSync, false),
+        (Flaw::Overwrites, true),
+        (Flaw::LooksFirst, true),
+    ] {
+        let storage = Wrong::new(flaw);
+        let problem = race.judge(&storage, &won(&storage, &race)).unwrap();
+        assert_eq!(problem.is_some(), is_found, "{flaw:?}: {problem:?}");
+        assert!(is_empty(&storage.inner));
+    }
+    let storage = Wrong::new(Flaw::NoSync);
+    let [mut first, second] = won(&storage, &race);
+    first[0] = second[0];
+    let problem = race.judge(&storage, &[first, second]).unwrap().unwrap();
+    assert!(
+        problem.ends_with("of 2 processes that put one name at once succeeded"),
+        "{problem}"
+    );
+    assert!(Race::new("keys", "No name").is_err());
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn a_repository_is_made_like_another_one_with_a_password_of_its_own() {
         ran.out
     };
     let dry = copy(&["--dry-run"]);
-    assert!(dry.contains("3 chunks would be moved"), "{dry}");
+    assert!(dry.contains("5 chunks would be moved, 293 KiB of the source"), "{dry}");
     copy(&[]);
     let check = run(home
         .ibid(["--repo", "alike", "check", "--read-data"])

@@ -18,15 +18,15 @@ use crate::scratch::Bits;
 pub(super) struct MissingBases {
     dependencies: Dependencies,
     in_missing_packs: InMissingPacks,
-    /// Frames whose bases are in no known pack, by the numbers of their packs.
-    lacking: BTreeMap<u32, Lacking>,
+    lacking: Lacking,
 }
 
-/// Frames of a pack whose bases are in no known pack.
+/// Frames whose bases are in no known pack.
+#[derive(Default)]
 struct Lacking {
-    /// One of these bases.
-    base: ChunkPrefix,
     frames: NumberSet,
+    /// One of these bases for each of their packs, by its number.
+    bases: BTreeMap<u32, ChunkPrefix>,
 }
 
 /// Bases that were in missing packs.
@@ -132,22 +132,15 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Finds frames whose bases are in no known pack, by their packs.
-    fn lacking_bases(
-        &self,
-        dependencies: &mut Dependencies,
-        in_missing_packs: &mut InMissingPacks,
-    ) -> Result<BTreeMap<u32, Lacking>> {
+    /// Finds frames whose bases are in no known pack.
+    fn lacking_bases(&self, dependencies: &mut Dependencies, in_missing_packs: &mut InMissingPacks) -> Result<Lacking> {
         let index = &self.loaded.index;
-        let mut found = BTreeMap::<u32, Lacking>::new();
+        let mut found = Lacking::default();
         for at in 0..dependencies.missing_bases() {
             if !in_missing_packs.bases.contains(at)? {
                 let (base, frame) = dependencies.missing_base(at)?;
-                let of_pack = found.entry(index.frame(frame).pack).or_insert_with(|| Lacking {
-                    base,
-                    frames: NumberSet::default(),
-                });
-                of_pack.frames.insert(frame);
+                found.frames.insert(frame);
+                found.bases.entry(index.frame(frame).pack).or_insert(base);
             }
         }
         Ok(found)
@@ -158,13 +151,14 @@ impl Checking<'_> {
     pub(super) fn orphans(&self, lost: &Lost, missing: &mut MissingBases, unfinished: &mut Unfinished) -> Result<()> {
         let index = &self.loaded.index;
         let needed = self.needed_frames(lost, unfinished)?;
-        for (number, Lacking { base, frames }) in std::mem::take(&mut missing.lacking) {
+        let Lacking { frames, bases } = std::mem::take(&mut missing.lacking);
+        for (number, base) in bases {
             let mut search = missing.dependencies.search();
-            let mut is_needed = false;
-            for frame in frames.iter() {
+            let (mut is_needed, mut count) = (false, 0);
+            for frame in index.frames_of(number).filter(|&frame| frames.contains(frame)) {
                 search.frame(frame, &mut |frame| is_needed |= needed.contains(frame))?;
+                count += 1;
             }
-            let count = frames.iter().count() as u64;
             let problem = format!(
                 "{count} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
                  such as {base}…{}",
@@ -175,7 +169,8 @@ impl Checking<'_> {
             // A prune has ended the backup that stored it, or a backup stored its packs while they were listed.
             // A backup relies on what a trusted index file lists, so there it is a fault.
             if !is_needed && self.loaded.unlisted.iter().any(|(unlisted, _)| *unlisted == pack) {
-                self.note(object, format!("{problem}; no snapshot needs them"));
+                let known = if lost.perhaps_more { " that can be read" } else { "" };
+                self.note(object, format!("{problem}; no snapshot{known} needs them"));
             } else {
                 self.fault(object, problem);
             }
