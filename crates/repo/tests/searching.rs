@@ -31,7 +31,10 @@ fn search(repository: &Repository, snapshots: &[SnapshotInfo], below: &str, patt
     let mut found = Vec::new();
     let mut search = repository.search(patterns).unwrap();
     for info in snapshots {
-        let each = |path: &Path, _: &_| Ok(found.push((info.id, path.to_owned())));
+        let each = |path: &Path, _: &_| {
+            found.push((info.id, path.to_owned()));
+            Ok(())
+        };
         search.visit(info.at(below), each).unwrap();
     }
     found

@@ -310,7 +310,8 @@ impl Storage for Stopping {
 }
 
 /// Returns a repository in which a prune has ended a backup that then stored packs and an index file, and was
-/// killed. What it stored are deltas against what the prune has deleted. Also returns the data of the backup, which are one chunk.
+/// killed. What it stored are deltas against what the prune has deleted. Also returns the data of the backup, which
+/// are one chunk.
 fn with_orphans() -> (Arc<Memory>, Repository, Vec<u8>) {
     let inner = Arc::new(Memory::new());
     let other = Repository::init(inner.clone(), Some(b"secret"), &quick()).unwrap();

@@ -406,7 +406,8 @@ pub(crate) enum StorageCommand {
     /// Try out whether programs can work in this folder at once, and whether what they store is durable
     #[command(after_help = "\
 It needs no password, and there need be no repository yet. It stores small files in `keys`, with threads and a \
-second process that race for their names, lists and deletes them. A folder that fails once is not safe; one that passes is likely to be. Exit code 1 if it fails.
+second process that race for their names, lists and deletes them. A folder that fails once is not safe; one that \
+passes is likely to be. Exit code 1 if it fails.
 
 Examples:
   ibid storage test --repo /mnt/nas/backup

@@ -45,9 +45,14 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
-        let snapshots = self.snapshots()?;
         let loaded = LoadedIndex::load(self, View::Writer)?;
-        Ok(Plan::make(self, &loaded, &snapshots, options)?.estimate)
+        self.estimate_of(&loaded, options)
+    }
+
+    /// Does the same with an index that is loaded. To a reader, packs that are condemned are not gone yet.
+    pub(crate) fn estimate_of(&self, loaded: &LoadedIndex, options: &PruneOptions) -> Result<PruneEstimate> {
+        let snapshots = self.snapshots()?;
+        Ok(Plan::make(self, loaded, &snapshots, options)?.estimate)
     }
 
     /// Frees what no snapshot needs. Backups, restores and other prunes may run beside it, and it may be
