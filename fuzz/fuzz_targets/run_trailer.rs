@@ -40,7 +40,7 @@ fn described(plain: &[u8; PLAIN]) -> (u128, bool) {
     let size = pages * PAGE as u128 + section(filter) + section(tables) + Trailer::LEN as u128;
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let is_valid = entries.max(chunks) <= COUNT_MAX && plain[36] <= 61 && is_zero(&plain[38..40]);
-    (size, is_valid && is_zero(&plain[44..]))
+    (size, is_valid && is_zero(&plain[52..]))
 }
 
 /// Checks that a section's blocks follow one another.

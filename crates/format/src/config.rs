@@ -1,9 +1,11 @@
 //! `config`: the settings of a repository, written once when it is created.
 
+use zeroize::Zeroizing;
+
 use crate::error::in_range;
 use crate::magic::MAGIC;
 use crate::wire::{self, Reader};
-use crate::{Error, FileId, FileKind, Keys, MasterKey, SealKind};
+use crate::{ChunkKey, Error, FileId, FileKind, Keys, MasterKey, SealKind};
 
 /// Longest `config` file, bytes.
 pub const LIMIT: u64 = 4096;
@@ -27,6 +29,8 @@ pub struct Config {
     pub frame_size: u32,
     /// Bytes that a pack aims at, within [`PACK_SIZE`].
     pub pack_size: u32,
+    /// The key of chunk ids, if it is that of another repository and not derived from the master key.
+    pub chunk_key: Option<ChunkKey>,
 }
 
 /// The part of a `config` that is readable without keys.
@@ -81,7 +85,7 @@ pub fn encode(config: &Config, keys: &Keys) -> Result<Vec<u8>, Error> {
     if !keys.is_encrypted() {
         out.extend_from_slice(keys.master().bytes());
     }
-    let mut body = Vec::new();
+    let mut body = Zeroizing::new(Vec::new());
     wire::put_zigzag(&mut body, config.created);
     wire::put_u16(&mut body, config.chunker_number);
     body.push(config.chunker_words.len() as u8);
@@ -90,6 +94,9 @@ pub fn encode(config: &Config, keys: &Keys) -> Result<Vec<u8>, Error> {
     }
     wire::put_u32(&mut body, config.frame_size);
     wire::put_u32(&mut body, config.pack_size);
+    if let Some(key) = &config.chunk_key {
+        body.extend_from_slice(key.bytes());
+    }
     let position = out.len() as u64;
     keys.seal(SealKind::Config, FileId::ZERO, position, &body, &mut out);
     Ok(out)
@@ -155,7 +162,7 @@ pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
             found: header.encrypted,
         });
     }
-    let mut sealed = bytes[position..].to_vec();
+    let mut sealed = Zeroizing::new(bytes[position..].to_vec());
     let body = keys.open(SealKind::Config, FileId::ZERO, position as u64, &mut sealed)?;
     let mut reader = Reader::new(body);
     let created = reader.zigzag("created")?;
@@ -171,6 +178,10 @@ pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
         .collect::<Result<_, _>>()?;
     let frame_size = reader.u32("frame size")?;
     let pack_size = reader.u32("pack size")?;
+    let chunk_key = match reader.remaining() {
+        0 => None,
+        _ => Some(ChunkKey::from_bytes(reader.array("key of chunk ids")?)),
+    };
     reader.finish("config")?;
     let config = Config {
         created,
@@ -178,6 +189,7 @@ pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
         chunker_words,
         frame_size,
         pack_size,
+        chunk_key,
     };
     config.check()?;
     Ok(config)

@@ -45,6 +45,35 @@ impl fmt::Debug for MasterKey {
     }
 }
 
+/// The key of the ids of chunks. Repositories that share it give equal chunks equal ids; it opens nothing. Erased from
+/// memory when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ChunkKey([u8; 32]);
+
+impl ChunkKey {
+    /// Returns the key with these bytes. The caller erases its own copy.
+    pub fn from_bytes(bytes: [u8; 32]) -> ChunkKey {
+        ChunkKey(bytes)
+    }
+
+    /// Returns the bytes, for sealing them.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Drop for ChunkKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for ChunkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChunkKey(..)")
+    }
+}
+
 /// The keys that name and seal everything in one repository. Cheap to clone, and erased from memory
 /// with the last clone.
 ///
@@ -134,13 +163,13 @@ impl Drop for Inner {
 impl Keys {
     /// Returns the keys of an encrypted repository.
     pub fn encrypted(repository: FileId, master: &MasterKey) -> Keys {
-        Keys::derive(repository, master, true, Nonces::Random)
+        Keys::derive(repository, master, true, Nonces::Random, None)
     }
 
     /// Returns the keys of an unencrypted repository, whose `config` contains the master key. Its seals
     /// detect accidents, not attackers.
     pub fn unencrypted(repository: FileId, master: &MasterKey) -> Keys {
-        Keys::derive(repository, master, false, Nonces::Random)
+        Keys::derive(repository, master, false, Nonces::Random, None)
     }
 
     /// Returns the same keys with predictable nonces, so that seals are those of the format
@@ -148,17 +177,51 @@ impl Keys {
     /// reveal the contents.
     #[doc(hidden)]
     pub fn with_example_nonces(&self) -> Keys {
-        Keys::derive(self.0.repository, &self.0.master, self.0.encrypted, Nonces::Place)
+        let chunk_key = ChunkKey(self.0.chunk_id);
+        Keys::derive(
+            self.0.repository,
+            &self.0.master,
+            self.0.encrypted,
+            Nonces::Place,
+            Some(&chunk_key),
+        )
     }
 
-    fn derive(repository: FileId, master: &MasterKey, encrypted: bool, nonces: Nonces) -> Keys {
+    /// Returns the same keys with the chunk ids of another repository. All seals stay its own.
+    pub fn with_chunk_key(&self, key: &ChunkKey) -> Keys {
+        Keys::derive(
+            self.0.repository,
+            &self.0.master,
+            self.0.encrypted,
+            self.0.nonces,
+            Some(key),
+        )
+    }
+
+    /// Returns the key of chunk ids, for a repository that is to share them.
+    pub fn shared_chunk_key(&self) -> ChunkKey {
+        ChunkKey(self.0.chunk_id)
+    }
+
+    /// Returns whether equal chunks have equal ids under these keys.
+    pub fn names_alike(&self, other: &Keys) -> bool {
+        self.0.chunk_id == other.0.chunk_id
+    }
+
+    fn derive(
+        repository: FileId,
+        master: &MasterKey,
+        encrypted: bool,
+        nonces: Nonces,
+        chunk_key: Option<&ChunkKey>,
+    ) -> Keys {
         let derive = |context| blake3::derive_key(context, master.bytes());
         Keys(Arc::new(Inner {
             repository,
             encrypted,
             nonces,
             master: MasterKey(*master.bytes()),
-            chunk_id: derive("ibid v1 chunk id"),
+            chunk_id: chunk_key.map_or_else(|| derive("ibid v1 chunk id"), |key| key.0),
             config: derive("ibid v1 seal config"),
             key: derive("ibid v1 seal key"),
             pack: derive("ibid v1 seal pack"),

@@ -67,7 +67,7 @@ pub mod wire;
 pub use error::{Error, NameFault};
 pub use fingerprint::Fingerprinter;
 pub use ids::{ChunkId, ChunkPrefix, FileId};
-pub use keys::{ChunkHasher, Keys, MasterKey};
+pub use keys::{ChunkHasher, ChunkKey, Keys, MasterKey};
 pub use magic::FileKind;
 pub use seal::{SEAL_OVERHEAD, SealKind};
 

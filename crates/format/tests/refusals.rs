@@ -428,6 +428,7 @@ fn configs_beyond_the_rules() {
         chunker_words: vec![],
         frame_size: 1 << 20,
         pack_size: 16 << 20,
+        chunk_key: None,
     };
     let bytes = config::encode(&good, &keys).expect("valid");
     assert_eq!(

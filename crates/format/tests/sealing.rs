@@ -6,7 +6,7 @@ use common::{FILE, OTHER_FILE, both_keys, small_pack};
 use ibid_format::config::{self, Config};
 use ibid_format::pack::{self, TRAILER};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
-use ibid_format::{Error, FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
+use ibid_format::{ChunkKey, Error, FileId, Keys, MasterKey, SEAL_OVERHEAD, SealKind};
 
 const KINDS: [SealKind; 10] = [
     SealKind::Config,
@@ -197,13 +197,18 @@ fn any_damage_to_a_pack_is_found() {
 
 #[test]
 fn any_damage_to_a_config_is_found() {
-    for keys in both_keys() {
+    let shared = ChunkKey::from_bytes([7; 32]);
+    let cases = both_keys()
+        .into_iter()
+        .flat_map(|keys| [(keys.clone(), None), (keys, Some(&shared))]);
+    for (keys, chunk_key) in cases {
         let settings = Config {
             created: 1_800_000_000,
             chunker_number: 2,
             chunker_words: vec![4096, 65_536],
             frame_size: 1 << 20,
             pack_size: 16 << 20,
+            chunk_key: chunk_key.cloned(),
         };
         let good = config::encode(&settings, &keys).expect("within limits");
         assert_eq!(config::open(&good, &keys), Ok(settings));
@@ -221,6 +226,25 @@ fn any_damage_to_a_config_is_found() {
             assert!(open(&bad).is_err(), "byte {position} flipped");
             assert!(open(&good[..position]).is_err(), "{position} bytes left");
         }
+    }
+}
+
+#[test]
+fn keys_with_the_chunk_ids_of_others_name_alike_and_seal_for_themselves() {
+    for keys in both_keys() {
+        let other = Keys::encrypted(FileId::random(), &MasterKey::random());
+        let alike = keys.with_chunk_key(&other.shared_chunk_key());
+        assert!(alike.names_alike(&other) && !alike.names_alike(&keys) && !keys.names_alike(&other));
+        assert_eq!(alike.chunk_id(b"bytes"), other.chunk_id(b"bytes"));
+        assert_eq!(
+            (alike.repository(), alike.is_encrypted()),
+            (keys.repository(), keys.is_encrypted())
+        );
+        let mut sealed = Vec::new();
+        alike.seal(SealKind::Snapshot, FILE, 8, b"bytes", &mut sealed);
+        assert!(other.open(SealKind::Snapshot, FILE, 8, &mut sealed.clone()).is_err());
+        assert_eq!(keys.open(SealKind::Snapshot, FILE, 8, &mut sealed).unwrap(), b"bytes");
+        assert_eq!(format!("{:?}", other.shared_chunk_key()), "ChunkKey(..)");
     }
 }
 

@@ -191,6 +191,7 @@ fn configs() {
         chunker_words: vec![16_384, 65_536, 262_144],
         frame_size: 1 << 20,
         pack_size: 16 << 20,
+        chunk_key: None,
     };
     for (name, keys) in [("config-encrypted", encrypted()), ("config-unencrypted", unencrypted())] {
         let bytes = example(name);

@@ -10,9 +10,9 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use ibid_format::FileId;
 use ibid_format::checkpoint::{self, Checkpoint};
 use ibid_format::tree::Time;
-use ibid_format::FileId;
 use ibid_storage::ErrorKind;
 
 use crate::files::Files;

@@ -1,19 +1,24 @@
 //! Copying snapshots to another repository.
 //!
-//! The two repositories have other keys, so a chunk has another id in each, and nothing sealed in one opens in the
-//! other. Data is decoded there and encoded here, with all that a backup does: what is stored is not stored again.
+//! The two repositories have other keys, and nothing sealed in one opens in the other. Data is decoded there and
+//! encoded here, with all that a backup does: what is stored is not stored again. A chunk has another id in each,
+//! unless one was [made like](crate::InitOptions::like) the other: then chunks that are here are not read there.
 //! A copy is told by the id of the [first](ibid_format::snapshot::Snapshot::original) of the snapshots it was made
 //! from. What the last copied snapshot of the same machine and paths shares with the next is not read again.
 
 use std::collections::HashSet;
 
 use ibid_format::FileId;
+use ibid_format::pack::PackKind;
 use ibid_format::snapshot::Snapshot;
 use ibid_storage::Operation;
 
+use crate::index::NumberSet;
 use crate::ingest::{CopySource, Derived};
 use crate::options::setters;
+use crate::scratch::Bits;
 use crate::snapshots::next_sequence;
+use crate::tree::Reach;
 use crate::{
     BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
     SnapshotInfo, StorageError, Warning,
@@ -50,6 +55,20 @@ setters!(CopyOptions {
 pub struct CopySummary {
     /// The snapshots that were asked for, oldest first.
     pub snapshots: Vec<CopiedSnapshot>,
+    /// What the destination lacks, in a dry run between repositories that share chunk ids.
+    pub missing: Option<MissingData>,
+}
+
+/// Data of files that the destination of a copy lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MissingData {
+    /// Chunks.
+    pub chunks: u64,
+    /// Frames of the source that have some of them, and are read and decoded. They may need others as bases.
+    pub frames: u64,
+    /// Bytes of these in packs of the source.
+    pub packed: u64,
 }
 
 /// A snapshot that was to be copied.
@@ -80,6 +99,10 @@ impl Repository {
     /// their tags differ. Copies have new ids, and name the [original](Snapshot::original). Among the snapshots of
     /// the destination they have the place of their time, and keep their order.
     ///
+    /// If the destination was [made like](crate::InitOptions::like) this repository, or this like the destination,
+    /// chunks that are there are told by their ids, and not read here. Those that are not are decoded and encoded
+    /// again.
+    ///
     /// Chunks keep their boundaries. So the copies share chunks with backups into the destination if both
     /// repositories have the same chunker; if not, only deltas save something between them.
     ///
@@ -109,6 +132,9 @@ impl Repository {
         };
         copying.expect(&asked);
         let mut summary = CopySummary::default();
+        if options.dry_run {
+            summary.missing = copying.missing(&asked)?;
+        }
         for source in asked {
             let outcome = copying.one(&source)?;
             summary.snapshots.push(CopiedSnapshot { source, outcome });
@@ -136,6 +162,48 @@ impl Copying<'_> {
             ProgressCounters::add(&counters.bytes_total, info.snapshot.counters.bytes);
         }
         counters.totals_final.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Returns whether equal chunks have equal ids in both repositories.
+    fn shares_ids(&self) -> bool {
+        self.source.files.keys.names_alike(&self.destination.files.keys)
+    }
+
+    /// Returns what the destination lacks of these snapshots; `None` if ids do not tell.
+    fn missing(&self, asked: &[SnapshotInfo]) -> Result<Option<MissingData>> {
+        if !self.shares_ids() {
+            return Ok(None);
+        }
+        let (there, here) = (self.source.loaded()?, self.destination.loaded()?);
+        let reader = self.source.tree_reader()?;
+        let mut reach = Reach::new(self.source, &reader);
+        let mut met = Bits::new(&self.source.scratch(), there.index.ordinals())?;
+        let (mut frames, mut missing) = (NumberSet::default(), MissingData::default());
+        for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
+            let visited = reach.visit(&info.snapshot.root, &mut |id, _, kind| {
+                // Lists of folders and chunks are written anew.
+                if kind == PackKind::Metadata || here.index.contains(id) {
+                    return Ok(());
+                }
+                let Some(place) = there.index.get_stored(id) else {
+                    return Ok(());
+                };
+                if met.insert(there.index.ordinal(place))? {
+                    missing.chunks += 1;
+                    if frames.insert(place.frame) {
+                        missing.frames += 1;
+                        missing.packed += u64::from(there.index.frame(place.frame).sealed);
+                    }
+                }
+                Ok(())
+            });
+            match visited {
+                // The copy itself will name it.
+                Err(error) if is_of_reading(&error) => {}
+                visited => visited?,
+            }
+        }
+        Ok(Some(missing))
     }
 
     fn copy_of(&self, source: &SnapshotInfo) -> Option<&SnapshotInfo> {
@@ -174,6 +242,7 @@ impl Copying<'_> {
                 root: source.snapshot.root.clone(),
                 earlier: earlier.map(|(there, here)| (there.snapshot.root.clone(), here.snapshot.root.clone())),
                 chunk_max: self.source.chunker.size_max(),
+                shares_ids: self.shares_ids(),
             };
             let earlier = earlier.map(|(_, here)| here.id);
             let snapshot = self.snapshot_of(source);

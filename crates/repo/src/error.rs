@@ -58,6 +58,22 @@ pub enum Error {
         /// First digits of its id.
         snapshot: String,
     },
+    /// A repository without encryption was to share the key of chunk ids of an encrypted one.
+    #[error(
+        "a repository without encryption cannot be like an encrypted one: anyone could read the key of its chunk ids"
+    )]
+    KeyWouldBeOpen,
+    /// A prune was to be the only one at work, and a session is open.
+    #[error(
+        "session {} is open: {what}. A prune with --exclusive needs that nothing else runs",
+        &session.to_string()[..8]
+    )]
+    SessionOpen {
+        /// The session.
+        session: ibid_format::FileId,
+        /// What it says of itself, or why it can't be read.
+        what: String,
+    },
     /// Other prunes were faster, again and again. Try again later.
     #[error("other prunes of this repository were faster, again and again")]
     PruneBusy,

@@ -118,6 +118,11 @@ pub enum Warning {
     /// A prune has ended this backup, because it had waited for too long. It begins again, and uses what it
     /// has stored.
     BackupBeginsAgain,
+    /// A prune waits, since other machines may see a network folder as it was for a while.
+    WaitsForCaches {
+        /// How long, seconds.
+        seconds: u64,
+    },
     /// The repository's own folder is below a path to back up and was left out.
     OwnFolder {
         /// Path of the folder.

@@ -7,7 +7,7 @@ use ibid_chunk::{Backend, Chunker, Settings, SettingsError};
 use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::Time;
-use ibid_format::{FileId, Keys, MasterKey};
+use ibid_format::{ChunkKey, FileId, Keys, MasterKey};
 use ibid_storage::{ErrorKind, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
@@ -53,6 +53,8 @@ pub struct InitOptions {
     pub key_label: String,
     /// Creation time to record; the current time if none.
     pub created: Option<Time>,
+    /// The key of chunk ids of another repository, and whether that is encrypted.
+    shared: Option<(ChunkKey, bool)>,
 }
 
 setters!(InitOptions {
@@ -64,6 +66,20 @@ setters!(InitOptions {
     key_label: String,
     created: Option<Time>,
 });
+
+impl InitOptions {
+    /// Makes the repository like another one: with its chunker and its sizes of frames and packs, and with the same
+    /// ids for equal chunks, so that a [copy](Repository::copy_to) between the two does not read what is there.
+    ///
+    /// They share the key of chunk ids, which opens nothing, and no other.
+    #[must_use]
+    pub fn like(mut self, other: &Repository) -> InitOptions {
+        self.chunker = other.chunker().clone();
+        (self.frame_size, self.pack_size) = (other.frame_size(), other.pack_size());
+        self.shared = Some((other.files.keys.shared_chunk_key(), other.is_encrypted()));
+        self
+    }
+}
 
 #[cfg(test)]
 impl InitOptions {
@@ -86,6 +102,7 @@ impl Default for InitOptions {
             cost: Argon2Cost::default(),
             key_label: String::new(),
             created: None,
+            shared: None,
         }
     }
 }
@@ -123,7 +140,7 @@ impl Repository {
     /// explicit request.
     ///
     /// # Errors
-    /// [`Error::RepositoryExists`]; settings out of range; errors of the storage.
+    /// [`Error::RepositoryExists`]; settings out of range; [`Error::KeyWouldBeOpen`]; errors of the storage.
     ///
     /// ```
     /// use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
@@ -146,6 +163,9 @@ impl Repository {
         if let error @ Error::ConfigMissing { .. } = without_config(storage.as_ref())? {
             return Err(error);
         }
+        if password.is_none() && matches!(options.shared, Some((_, true))) {
+            return Err(Error::KeyWouldBeOpen);
+        }
         let chunker = chunker_of(&options.chunker)?;
         let master = MasterKey::random();
         let id = FileId::random();
@@ -154,12 +174,15 @@ impl Repository {
         } else {
             Keys::unencrypted(id, &master)
         };
+        let chunk_key = options.shared.as_ref().map(|(key, _)| key.clone());
+        let keys = chunk_key.as_ref().map_or(keys.clone(), |key| keys.with_chunk_key(key));
         let config = Config {
             created,
             chunker_number: options.chunker.number(),
             chunker_words: options.chunker.to_words(),
             frame_size: options.frame_size,
             pack_size: options.pack_size,
+            chunk_key,
         };
         let bytes = config::encode(&config, &keys).map_err(|source| Error::Refused {
             what: "the repository",
@@ -260,6 +283,10 @@ impl Repository {
             }
         };
         let config = config::open(bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
+        let keys = match &config.chunk_key {
+            Some(key) => keys.with_chunk_key(key),
+            None => keys,
+        };
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = chunker_of(&settings)?;
         Ok(Repository::assemble(storage, keys, slot, config, chunker))

@@ -75,6 +75,8 @@ impl Repository {
                     root: info.snapshot.root.clone(),
                     earlier: Some((info.snapshot.root.clone(), info.snapshot.root.clone())),
                     chunk_max: 0,
+                    // What `earlier` says is enough.
+                    shares_ids: false,
                 },
                 earlier: Some(info.id),
                 snapshot: &snapshot,

@@ -151,7 +151,16 @@ impl Repository {
     ///
     /// # Errors
     /// Errors of the storage when it can't be reached. Damage goes to `on_damage`.
-    pub fn snapshots_with(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
+    pub fn snapshots_with(&self, on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
+        self.snapshots_and_voids(on_damage, &mut 0)
+    }
+
+    /// Does the same, and adds the number of void files to `voids`.
+    pub(crate) fn snapshots_and_voids(
+        &self,
+        mut on_damage: impl FnMut(FileId, Error),
+        voids: &mut u64,
+    ) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
         for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
             match self.files.read_snapshot(id, file_size) {
@@ -160,8 +169,7 @@ impl Repository {
                     file_size,
                     snapshot,
                 }),
-                // It is void.
-                Ok(None) => {}
+                Ok(None) => *voids += 1,
                 // It was forgotten meanwhile.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) if error.is_fault() => on_damage(id, error),

@@ -393,3 +393,149 @@ fn chunks_longer_than_those_of_the_destination_are_copied_whole() {
     third.backup(&next).unwrap();
     assert!(contents(folder.path()).len() == 2 && third.check(ReadData::All).unwrap().is_clean());
 }
+
+/// Returns a repository like another one, on a storage that counts.
+fn like(other: &Repository) -> (Arc<Flaky<Memory>>, Repository) {
+    let storage = Arc::new(Flaky::new(Memory::new()));
+    let options = quick().like(other);
+    let repository = Repository::init(storage.clone(), Some(b"another"), &options).unwrap();
+    (storage, repository)
+}
+
+/// Returns what a snapshot of a folder restores to.
+fn restored(repository: &Repository, snapshot: &SnapshotInfo, folder: &Folder) -> support::Contents {
+    let target = restore(repository, snapshot);
+    let path = folder.path().strip_prefix("/").unwrap();
+    contents(&target.path().join("restored").join(path))
+}
+
+#[test]
+fn a_copy_to_a_repository_that_is_alike_reads_only_what_is_missing() {
+    let storage = Arc::new(Flaky::new(Memory::new()));
+    let source = Repository::init(storage.clone(), Some(b"secret"), &other()).unwrap();
+    let (of_alike, alike) = like(&source);
+    assert_eq!(alike.chunker(), source.chunker());
+    assert_eq!(
+        (alike.frame_size(), alike.pack_size()),
+        (source.frame_size(), source.pack_size())
+    );
+    // The other repository has most of it, from backups of its own: of a large file, of small ones, and of one of
+    // which a part differs.
+    let folder = Folder::scratch();
+    let mut large = noise(1, 12 << 20);
+    folder.write("large", &large);
+    folder.write("changed", &noise(2, 600_000));
+    for number in 0..30 {
+        folder.write(format!("small {number}"), &noise(100 + number, 20_000));
+    }
+    backup(&alike, folder.path());
+    large[6 << 20] ^= 1;
+    folder.write("large", &large);
+    folder.write("changed", &[noise(2, 300_000), noise(3, 300_000)].concat());
+    folder.write("new", &noise(4, 50_000));
+    backup(&source, folder.path());
+
+    let dry = CopyOptions::default().dry_run(true);
+    let missing = source
+        .copy_to(&alike, &source.snapshots().unwrap(), &dry)
+        .unwrap()
+        .missing
+        .unwrap();
+    assert!((350_000..600_000).contains(&missing.packed), "{missing:?}");
+    let before = storage.counts().bytes_read;
+    let summary = copy(&source, &alike);
+    let read = storage.counts().bytes_read - before;
+    assert!(read < 1_500_000, "{read} bytes were read, of 13 MB");
+    let CopyOutcome::Copied(done) = &summary.snapshots[0].outcome else {
+        panic!("{summary:?}")
+    };
+    assert_eq!(done.whole.chunks + done.deltas.chunks, missing.chunks, "{done:?}");
+    assert!(done.counters.new_bytes < 600_000, "{done:?}");
+    let copy = alike.snapshot(&done.id.unwrap().to_string()).unwrap();
+    assert!(restored(&alike, &copy, &folder) == contents(folder.path()));
+    assert!(alike.check(ReadData::All).unwrap().is_clean());
+    // All of it is there, and nothing of a third one is that is not alike.
+    let again = source
+        .copy_to(&alike, &source.snapshots().unwrap(), &dry)
+        .unwrap()
+        .missing
+        .unwrap();
+    assert_eq!(again.chunks, 0);
+    let (_, third) = new(&other());
+    assert_eq!(
+        source
+            .copy_to(&third, &source.snapshots().unwrap(), &dry)
+            .unwrap()
+            .missing,
+        None
+    );
+    // It opens again, and from its copy of the config.
+    let name = |text| Name::new(text).unwrap();
+    of_alike.delete(&name("config")).unwrap();
+    assert!(Repository::repair_config(of_alike.clone(), Some(b"another")).unwrap());
+    let opened = Repository::open(of_alike, Some(b"another")).unwrap();
+    let missing = source
+        .copy_to(&opened, &source.snapshots().unwrap(), &dry)
+        .unwrap()
+        .missing;
+    assert_eq!(missing.map(|missing| missing.chunks), Some(0));
+}
+
+#[test]
+fn what_is_missing_of_one_that_is_alike_is_stored_again_if_it_is_lost_there() {
+    let (_, source) = new(&quick());
+    let (storage, alike) = like(&source);
+    let folder = Folder::scratch();
+    folder.write("data", &noise(1, 3_000_000));
+    backup(&source, folder.path());
+    backup(&alike, folder.path());
+    let mut packs = Vec::new();
+    storage
+        .list("packs", &mut |name, size| packs.push((size, name)))
+        .unwrap();
+    storage.delete(&packs.into_iter().max().unwrap().1).unwrap();
+    let alike = Repository::open(storage, Some(b"another")).unwrap();
+    let summary = copy(&source, &alike);
+    assert_eq!(copied(&summary), 1);
+    let copy = alike.snapshot("latest").unwrap();
+    assert!(restored(&alike, &copy, &folder) == contents(folder.path()));
+}
+
+#[test]
+fn repositories_that_are_alike_share_no_password_and_no_seal() {
+    let (storage, source) = new(&quick());
+    let (of_alike, alike) = like(&source);
+    let folder = Folder::scratch();
+    folder.write("data", &noise(1, 100_000));
+    backup(&source, folder.path());
+    backup(&alike, folder.path());
+    assert_ne!(source.id(), alike.id());
+    assert!(matches!(
+        Repository::open(of_alike.clone(), Some(b"secret")),
+        Err(Error::WrongPassword { .. })
+    ));
+    // Nothing of one opens in the other.
+    for folder in ["packs", "index", "snapshots"] {
+        let mut names = Vec::new();
+        storage.list(folder, &mut |name, _| names.push(name)).unwrap();
+        for name in names {
+            of_alike.put(&name, &[&storage.get(&name, u64::MAX).unwrap()]).unwrap();
+        }
+    }
+    let report = Repository::open(of_alike, Some(b"another"))
+        .unwrap()
+        .check(ReadData::All)
+        .unwrap();
+    let mut strange = 0;
+    storage
+        .list("", &mut |name, _| {
+            strange += u64::from(report.faults.iter().any(|fault| fault.object == name.as_str()));
+        })
+        .unwrap();
+    assert!(strange >= 4 && report.affected_total == 0, "{report:#?}");
+    let open = Repository::init(Arc::new(Memory::new()), None, &quick().like(&source));
+    assert!(matches!(open, Err(Error::KeyWouldBeOpen)));
+    let (_, other) = new(&quick());
+    let dry = CopyOptions::default().dry_run(true);
+    assert_eq!(other.copy_to(&alike, &[], &dry).unwrap().missing, None);
+}

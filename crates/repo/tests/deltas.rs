@@ -190,9 +190,10 @@ fn a_lost_pack_is_one_fault_that_says_how_many_frames_depend_on_it() {
         assert_eq!(unlisted.affected_total, report.affected_total);
         assert!(
             unlisted
-                .notes
+                .faults
                 .iter()
-                .any(|note| note.problem.contains("encoded against chunks"))
+                .any(|fault| fault.problem.contains("encoded against chunks")),
+            "{unlisted:?}"
         );
     }
 }

@@ -148,6 +148,35 @@ fn a_prune_with_nothing_to_do_writes_nothing() {
     restore_all(&repository, &all);
 }
 
+#[test]
+fn statistics_say_what_a_prune_would_free() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    folder.write("stays", &noise(1, 200_000));
+    folder.write("goes", &noise(2, 500_000));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("goes")).unwrap();
+    backup(&repository, folder.path());
+    let stats = |repository: &Repository| {
+        // Of one snapshot; what is needed is so by all of them.
+        let latest = repository.snapshot("latest").unwrap();
+        repository.stats(&[latest]).unwrap().prune
+    };
+    let whole = stats(&repository).unwrap();
+    assert_eq!((whole.unused, whole.freed), (0, 0));
+    repository.forget(&[first]).unwrap();
+    let found = stats(&repository).unwrap();
+    assert!((480_000..520_000).contains(&found.unused), "{found:?}");
+    assert_eq!(found, repository.prune_estimate(&PruneOptions::default()).unwrap());
+    let freed = repository.prune(&PruneOptions::default()).unwrap().freed();
+    assert!(freed.abs_diff(found.freed) < 20_000, "{freed}, {found:?}");
+    // Nothing is known of what a snapshot needs that can't be read.
+    let name = Name::new(&format!("snapshots/{}", FileId::random())).unwrap();
+    storage.put(&name, &[b"no snapshot"]).unwrap();
+    assert_eq!(stats(&repository), None);
+}
+
 /// Hourly backups of little, for a while.
 #[test]
 fn small_packs_become_few() {

@@ -22,7 +22,7 @@
 //! only. [`Local`] keeps objects in a folder, [`Memory`] in memory. To add a storage, implement the
 //! trait and run [`conformance`], the tests that every implementation passes. [`fault`] has storage
 //! that fails on purpose: a simulated disk that loses power, and a wrapper that fails, corrupts and
-//! counts.
+//! counts. [`probe`] tries out whether the place where the objects are keeps the promises.
 //!
 //! # What is assumed of a disk
 //!
@@ -47,6 +47,7 @@ pub mod fault;
 mod local;
 mod memory;
 mod name;
+pub mod probe;
 mod storage;
 
 pub use error::{Error, ErrorKind, Operation};

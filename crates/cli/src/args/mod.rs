@@ -25,8 +25,8 @@ pub(crate) use copy::CopyArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
-pub(crate) use init::{InitArgs, InitSettings};
-pub(crate) use password::{NewPasswordArgs, PasswordArgs};
+pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
+pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
     CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs,
     PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
@@ -187,6 +187,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Repair a damaged repository, and name what is lost
     Repair(RepairArgs),
+    /// Try out whether the storage of the repository keeps its promises
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Show or delete the local cache of the repository
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -393,6 +396,30 @@ pub(crate) struct RepairArgs {
     /// Delete the files that earlier repairs have moved into the folder `damaged`
     #[arg(long)]
     pub(crate) delete_damaged: bool,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  ibid storage test --repo /mnt/nas/backup")]
+pub(crate) enum StorageCommand {
+    /// Try out whether programs can work in this folder at once, and whether what they store is durable
+    #[command(after_help = "\
+It needs no password, and there need be no repository yet. It stores small files in `keys`, with threads and a \
+second process that race for their names, lists and deletes them. A folder that fails once is not safe; one that \
+passes is likely to be. Exit code 1 if it fails.
+
+Examples:
+  ibid storage test --repo /mnt/nas/backup
+  ibid storage test --json")]
+    Test(StorageTestArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StorageTestArgs {
+    /// Run as the second process of the test, with this tag
+    #[arg(long, value_name = "TAG", hide = true)]
+    pub(crate) second: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,9 +13,21 @@ pub(crate) struct PasswordArgs {
     /// Read the password from the first line that COMMAND prints (run by sh)
     #[arg(long, global = true, value_name = "COMMAND", conflicts_with = "password_file")]
     pub(crate) password_command: Option<String>,
-    /// Whether it is the password of the destination of a copy, which other variables give.
+    /// Whose password it is: others come from other variables.
     #[arg(skip)]
-    pub(crate) is_of_destination: bool,
+    pub(crate) whose: Whose,
+}
+
+/// The repository that a password opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// That of --repo.
+    #[default]
+    Own,
+    /// That of `copy --to`.
+    Destination,
+    /// That of `init --like`.
+    Model,
 }
 
 #[derive(Debug, Args)]

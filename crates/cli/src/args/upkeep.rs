@@ -105,7 +105,8 @@ Examples:
   ibid prune
   ibid prune --max-unused 0            as small as can be
   ibid prune --max-repack 10GiB        a part of it now
-  ibid prune --give-up-on 4f1a         do not wait for this session any longer")]
+  ibid prune --give-up-on 4f1a         do not wait for this session any longer
+  ibid prune --exclusive               nothing else runs: for storage that `ibid storage test` warns of")]
 pub(crate) struct PruneArgs {
     #[command(flatten)]
     pub(crate) limits: PruneLimits,
@@ -115,6 +116,9 @@ pub(crate) struct PruneArgs {
     /// End the session whose id begins so: its backup notices, and begins again
     #[arg(long, value_name = "SESSION")]
     pub(crate) give_up_on: Vec<String>,
+    /// Trust that nothing else works in the repository meanwhile: wait for nothing, and refuse if a session is open
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) exclusive: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -7,9 +7,9 @@ use super::PROGRAM;
 use super::backup::sweep;
 use super::open::{Context, Opened};
 use super::watch::Watch;
-use crate::args::{CopyArgs, Global, PasswordArgs};
+use crate::args::{CopyArgs, PasswordArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
-use crate::print::{self, Out, Verb};
+use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     let (source_memory, destination_memory) = shares(context.global.memory)?;
@@ -80,24 +80,10 @@ fn chosen(source: &Opened, args: &CopyArgs) -> Result<(Vec<SnapshotInfo>, Outcom
 
 /// Returns what opens the destination.
 fn destination(context: &Context, args: &CopyArgs) -> Context {
-    let global = &context.global;
-    Context {
-        out: Out::new(global.json, global.quiet),
-        global: Global {
-            config: None,
-            profile: None,
-            repo: Some(args.to.clone()),
-            password: PasswordArgs {
-                password_file: args.to_password_file.clone(),
-                password_command: args.to_password_command.clone(),
-                is_of_destination: true,
-            },
-            unencrypted: args.to_unencrypted,
-            memory: global.memory,
-            cache_dir: global.cache_dir.clone(),
-            no_cache: global.no_cache,
-            quiet: global.quiet,
-            json: global.json,
-        },
-    }
+    let password = PasswordArgs {
+        password_file: args.to_password_file.clone(),
+        password_command: args.to_password_command.clone(),
+        whose: Whose::Destination,
+    };
+    context.of_another(args.to.clone(), password, args.to_unencrypted)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ibid_repo::{EntryKind, Patterns, SnapshotInfo, Visit};
+use ibid_repo::{Patterns, SnapshotInfo};
 
 use super::open::Context;
 use super::watch::Watch;
@@ -27,16 +27,10 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     }
     let watch = Watch::silent(Verb::Look)?;
     let mut printer = FindPrinter::begin(&mut context.out, opened.about, args.null)?;
+    let repository = opened.repository.watched_by(&watch.monitor);
+    let mut search = repository.search(&patterns)?;
     for (info, path) in &places {
-        opened
-            .repository
-            .watched_by(&watch.monitor)
-            .visit(info.at(path), |path, entry| {
-                if patterns.matches(path, matches!(entry.kind, EntryKind::Directory(_))) {
-                    printer.found(info, path, entry)?;
-                }
-                Ok(Visit::Descend)
-            })?;
+        search.visit(info.at(path), |path, entry| printer.found(info, path, entry))?;
     }
     printer.end()?;
     Ok(outcome)

@@ -10,12 +10,12 @@ use ibid_terminal::path_text;
 
 use super::open::{Context, Opened};
 use super::password;
-use crate::args::{InitArgs, InitSettings};
+use crate::args::{InitArgs, InitSettings, LikeArgs, PasswordArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
-    let opened = make(context, &args.settings)?;
+    let opened = make(context, &args.settings, Some(&args.like))?;
     let path = context.path()?.to_owned();
     print::init(&mut context.out, &opened.repository, &path)?;
     Ok(Outcome::Done)
@@ -26,7 +26,7 @@ pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
 pub(crate) fn open_or_make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let mut opened = context.open_to_store();
     if matches!(opened, Err(Failure::Repo(Error::NoRepository { .. }))) {
-        match make(context, settings) {
+        match make(context, settings, None) {
             Err(Failure::Repo(Error::RepositoryExists { .. })) => opened = context.open_to_store(),
             result => return result,
         }
@@ -67,13 +67,16 @@ fn kept(repository: &Repository, settings: &InitSettings) -> Result<Option<Strin
 }
 
 /// Creates a repository. Asks for a password only after all other checks.
-fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
+fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> Result<Opened> {
     let path = context.path()?;
     let mut options = options(settings)?;
     check_memory(context.global.memory)?;
     refuse_existing(path)?;
     // Another process may be creating it, and its files look unrelated until then.
     refuse_other_files(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
+    if let Some(like) = like {
+        options = options_like(context, options, settings, like)?;
+    }
     let password = match context.global.unencrypted {
         true if password::given(&context.global.password)?.is_some() => {
             return Err(Failure::Usage(
@@ -90,6 +93,33 @@ fn make(context: &Context, settings: &InitSettings) -> Result<Opened> {
     let bytes = password.as_ref().map(|password| password.as_slice());
     let repository = Repository::init(storage.clone(), bytes, &options)?;
     context.ready(repository, storage, password)
+}
+
+/// Returns these options with what the repository that --like names decides.
+fn options_like(
+    context: &Context,
+    options: InitOptions,
+    settings: &InitSettings,
+    args: &LikeArgs,
+) -> Result<InitOptions> {
+    let Some(model) = &args.like else {
+        return Ok(options);
+    };
+    let password = PasswordArgs {
+        password_file: args.like_password_file.clone(),
+        password_command: args.like_password_command.clone(),
+        whose: Whose::Model,
+    };
+    let opened = context
+        .of_another(model.clone(), password, args.like_unencrypted)
+        .open()?;
+    if opened.repository.is_encrypted() && context.global.unencrypted {
+        return Err(Error::KeyWouldBeOpen.into());
+    }
+    let mut alike = options.like(&opened.repository);
+    alike.frame_size = settings.frame.unwrap_or(alike.frame_size);
+    alike.pack_size = settings.pack.unwrap_or(alike.pack_size);
+    Ok(alike)
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {

@@ -25,6 +25,7 @@ mod run;
 mod sessions;
 mod snapshots;
 mod stats;
+mod storage;
 mod tag;
 mod watch;
 
@@ -103,6 +104,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Sessions(_) => sessions::run(context),
         Command::Check(args) => check::run(context, &args),
         Command::Repair(args) => repair::run(context, &args),
+        Command::Storage(command) => storage::run(context, &command),
         Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),

@@ -9,7 +9,7 @@ use ibid_storage::{ErrorKind, Local, Storage};
 use ibid_terminal::path_text;
 
 use super::password::{self, Password};
-use crate::args::{Global, SelectArgs};
+use crate::args::{Global, PasswordArgs, SelectArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out};
 
@@ -33,6 +33,26 @@ impl Context {
     pub(crate) fn path(&self) -> Result<&Path> {
         let none_given = "no repository was given. Use --repo PATH, or set IBID_REPO";
         local_folder(self.global.repo.as_deref(), "a repository", none_given)
+    }
+
+    /// Returns what opens another repository with a password of its own.
+    pub(crate) fn of_another(&self, repo: PathBuf, password: PasswordArgs, unencrypted: bool) -> Context {
+        let global = &self.global;
+        Context {
+            out: Out::new(global.json, global.quiet),
+            global: Global {
+                config: None,
+                profile: None,
+                repo: Some(repo),
+                password,
+                unencrypted,
+                memory: global.memory,
+                cache_dir: global.cache_dir.clone(),
+                no_cache: global.no_cache,
+                quiet: global.quiet,
+                json: global.json,
+            },
+        }
     }
 
     /// Opens a repository to read from.
@@ -74,9 +94,10 @@ impl Context {
 
     /// Returns the option by which a user accepts this repository without encryption.
     fn unencrypted_option(&self) -> &'static str {
-        match self.global.password.is_of_destination {
-            true => "--to-unencrypted",
-            false => "--unencrypted",
+        match self.global.password.whose {
+            Whose::Own => "--unencrypted",
+            Whose::Destination => "--to-unencrypted",
+            Whose::Model => "--like-unencrypted",
         }
     }
 
@@ -86,12 +107,16 @@ impl Context {
         match probe.encrypted {
             true => {
                 let location = storage.location();
-                let needed = || match self.global.password.is_of_destination {
-                    false => Error::PasswordNeeded { location }.into(),
-                    true => Failure::Password(format!(
-                        "the repository in {location} is encrypted, and no password was given. Set IBID_TO_PASSWORD, \
-                         or use --to-password-file or --to-password-command"
-                    )),
+                let needed = || {
+                    let (variable, option) = match self.global.password.whose {
+                        Whose::Own => return Error::PasswordNeeded { location }.into(),
+                        Whose::Destination => ("TO", "to"),
+                        Whose::Model => ("LIKE", "like"),
+                    };
+                    Failure::Password(format!(
+                        "the repository in {location} is encrypted, and no password was given. Set \
+                         IBID_{variable}_PASSWORD, or use --{option}-password-file or --{option}-password-command"
+                    ))
                 };
                 Ok(Some(password::ask(self, self.path()?, needed)?))
             }

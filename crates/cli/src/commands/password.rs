@@ -11,7 +11,7 @@ use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, 
 use zeroize::Zeroizing;
 
 use super::open::Context;
-use crate::args::{NewPasswordArgs, PasswordArgs};
+use crate::args::{NewPasswordArgs, PasswordArgs, Whose};
 use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -53,9 +53,14 @@ impl Sources<'_> {
 }
 
 fn sources(args: &PasswordArgs) -> Sources<'_> {
-    let [variable, file_variable, command_variable] = match args.is_of_destination {
-        false => ["IBID_PASSWORD", "IBID_PASSWORD_FILE", "IBID_PASSWORD_COMMAND"],
-        true => ["IBID_TO_PASSWORD", "IBID_TO_PASSWORD_FILE", "IBID_TO_PASSWORD_COMMAND"],
+    let [variable, file_variable, command_variable] = match args.whose {
+        Whose::Own => ["IBID_PASSWORD", "IBID_PASSWORD_FILE", "IBID_PASSWORD_COMMAND"],
+        Whose::Destination => ["IBID_TO_PASSWORD", "IBID_TO_PASSWORD_FILE", "IBID_TO_PASSWORD_COMMAND"],
+        Whose::Model => [
+            "IBID_LIKE_PASSWORD",
+            "IBID_LIKE_PASSWORD_FILE",
+            "IBID_LIKE_PASSWORD_COMMAND",
+        ],
     };
     Sources {
         file: args.password_file.as_deref(),

@@ -21,7 +21,9 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
         print::prune_estimate(&mut context.out, opened.about, &estimate)?;
         return Ok(Outcome::Done);
     }
-    options = options.give_up_on(given_up(&opened, &args.give_up_on)?);
+    options = options
+        .give_up_on(given_up(&opened, &args.give_up_on)?)
+        .exclusive(args.exclusive);
     let summary = prune(context, &opened, &options)?;
     print::pruned(&mut context.out, opened.about, &summary)?;
     Ok(Outcome::Done)

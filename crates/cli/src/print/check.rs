@@ -8,6 +8,7 @@ use ibid_terminal::number::{count, counted, percent, size};
 use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
+use super::unfinished::{JsonUnfinished, unfinished};
 use super::{About, Out};
 use crate::failure::advice;
 
@@ -40,6 +41,7 @@ struct JsonCheck<'a> {
     affected: Vec<JsonAffected<'a>>,
     affected_total: u64,
     notes: Vec<JsonFault<'a>>,
+    unfinished: JsonUnfinished,
 }
 
 /// Prints the result of a check, with the seed if it chose a share of the packs.
@@ -92,6 +94,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         let packs = counted(report.unlisted_packs, "pack", "packs");
         out.line(format!("{packs} in no index file; the next backup lists them"))?;
     }
+    unfinished(out, &report.unfinished)?;
     if report.is_clean() {
         return out.line("no faults");
     }
@@ -141,6 +144,7 @@ fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
         affected: json_affected(report),
         affected_total: report.affected_total,
         notes: json_faults(&report.notes),
+        unfinished: JsonUnfinished::new(&report.unfinished),
     }
 }
 

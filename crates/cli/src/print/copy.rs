@@ -16,7 +16,15 @@ struct JsonCopy {
     present: u64,
     failed: u64,
     written_bytes: u64,
+    missing: Option<JsonMissing>,
     snapshots: Vec<JsonOne>,
+}
+
+#[derive(Serialize)]
+struct JsonMissing {
+    chunks: u64,
+    frames: u64,
+    packed_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -90,6 +98,11 @@ pub(crate) fn copied(
             present,
             failed,
             written_bytes: written,
+            missing: summary.missing.map(|missing| JsonMissing {
+                chunks: missing.chunks,
+                frames: missing.frames,
+                packed_bytes: missing.packed,
+            }),
             snapshots: all.iter().map(JsonOne::new).collect(),
         };
         return out.document("copy", about, &body);
@@ -108,6 +121,13 @@ pub(crate) fn copied(
         0 => String::new(),
         _ => format!(", {failed} damaged and NOT copied"),
     };
+    if let Some(missing) = summary.missing {
+        out.line(format!(
+            "{} would be moved, {} of the source",
+            counted(missing.chunks, "chunk", "chunks"),
+            size(missing.packed)
+        ))?;
+    }
     match dry_run {
         true => out.line(format!(
             "{} would be copied{were_there}",

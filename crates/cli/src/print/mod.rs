@@ -20,10 +20,12 @@ mod rewrite;
 pub(crate) mod run;
 mod snapshots;
 mod stats;
+mod storage;
 mod tag;
 mod talk;
 mod time;
 mod tree;
+mod unfinished;
 mod upkeep;
 
 use std::io::Write;
@@ -52,6 +54,7 @@ pub(crate) use rewrite::{Rewritten, rewritten};
 use serde::Serialize;
 pub(crate) use snapshots::snapshots;
 pub(crate) use stats::stats;
+pub(crate) use storage::storage_test;
 pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, kept_settings, new_store, not_copied, passed_over,

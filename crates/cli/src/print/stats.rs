@@ -5,6 +5,7 @@ use ibid_terminal::number::{count, counted, percent, ratio, size};
 use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
+use super::upkeep::JsonEstimate;
 use super::{About, Out};
 
 const BAR: usize = 40;
@@ -67,6 +68,7 @@ struct JsonStats {
     index_memory_bytes: u64,
     frame_depths: Vec<JsonFrames>,
     read_cost: JsonReadCost,
+    prune: Option<JsonEstimate>,
 }
 
 /// Prints how much is stored and how much was saved.
@@ -124,6 +126,15 @@ pub(crate) fn stats(out: &mut Out, about: About, stats: &Stats) -> Result<()> {
         count(cost.frames_worst)
     );
     row("reading", size(cost.bytes_mean), note);
+    match &stats.prune {
+        Some(prune) => {
+            row("needed", size(prune.needed), "of the packs, by all snapshots".into());
+            row("bases", size(prune.bases), "needed only to read deltas".into());
+            let note = format!("`ibid prune` would free {}", size(prune.freed));
+            row("unused", size(prune.unused), note);
+        }
+        None => row("unused", "?".into(), "some snapshot can't be read".into()),
+    }
     for line in table.lines() {
         out.line(line)?;
     }
@@ -187,6 +198,7 @@ fn document(stats: &Stats) -> JsonStats {
             frames_mean: stats.read_cost.frames_mean,
             frames_worst: stats.read_cost.frames_worst,
         },
+        prune: stats.prune.as_ref().map(JsonEstimate::new),
     }
 }
 

@@ -81,6 +81,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
              what is stored already",
         ),
+        Warning::WaitsForCaches { seconds } => line(&format!(
+            "note: waiting for {seconds} s: in a network folder, other machines may not see before what was stored. \
+             If nothing else works in this repository, --exclusive does not wait"
+        )),
         Warning::OwnFolder { path } => line(&format!("note: the repository itself is left out: {}", path_text(path))),
         // A warning that this version of the program does not know.
         other => line(&format!("warning: {other:?}")),

@@ -193,7 +193,7 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
 }
 
 #[derive(Serialize)]
-struct JsonEstimate {
+pub(super) struct JsonEstimate {
     packs: u64,
     pack_bytes: u64,
     needed_bytes: u64,
@@ -206,7 +206,7 @@ struct JsonEstimate {
 }
 
 impl JsonEstimate {
-    fn new(estimate: &PruneEstimate) -> JsonEstimate {
+    pub(super) fn new(estimate: &PruneEstimate) -> JsonEstimate {
         JsonEstimate {
             packs: estimate.packs,
             pack_bytes: estimate.pack_bytes,
@@ -381,7 +381,7 @@ struct JsonEnd {
     sessions: u64,
 }
 
-fn state(state: SessionState) -> &'static str {
+pub(super) fn state(state: SessionState) -> &'static str {
     match state {
         SessionState::Running => "running",
         SessionState::Dead => "killed",

@@ -115,3 +115,46 @@ fn tags_change_and_the_new_ids_are_said() {
     home.fails(1, ["tag", "add", "x", "latest", "--tag", "a"]);
     home.fails(2, ["tag", "add", "x"]);
 }
+
+#[test]
+fn a_repository_is_made_like_another_one_with_a_password_of_its_own() {
+    let home = Home::with_snapshot();
+    let init = |arguments: &[&str], password: Option<&str>| {
+        let all = [
+            &["--repo", "alike", "init", "--like", "repo", CHEAP[0], CHEAP[1]],
+            arguments,
+        ]
+        .concat();
+        let mut command = home.ibid(all);
+        command.env("IBID_PASSWORD", "another");
+        command.envs(password.map(|password| ("IBID_LIKE_PASSWORD", password)));
+        run(&mut command)
+    };
+    let refused = init(&[], None);
+    assert!(
+        refused.code == 5 && refused.err.contains("IBID_LIKE_PASSWORD"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        init(&[], Some("another")).code,
+        5,
+        "the password of the new one does not open the model"
+    );
+    assert_eq!(init(&["--average", "64KiB"], Some("secret")).code, 2);
+    assert!(!home.path("alike/config").exists());
+    let made = init(&[], Some("secret"));
+    assert_eq!(made.code, 0, "{made:?}");
+    let copy = |arguments: &[&str]| {
+        let all = [&["copy", "--to", "alike"], arguments].concat();
+        let ran = run(home.ibid(all).env("IBID_TO_PASSWORD", "another"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    };
+    let dry = copy(&["--dry-run"]);
+    assert!(dry.contains("5 chunks would be moved, 293 KiB of the source"), "{dry}");
+    copy(&[]);
+    let check = run(home
+        .ibid(["--repo", "alike", "check", "--read-data"])
+        .env("IBID_PASSWORD", "another"));
+    assert_eq!(check.code, 0, "{check:?}");
+}

@@ -51,6 +51,8 @@ fn every_command_has_its_section() {
         "stats",
         "check",
         "repair",
+        "prune",
+        "storage test",
         "run",
         "key",
         "tag",

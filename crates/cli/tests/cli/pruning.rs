@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Home, noise};
+use crate::support::{self, Home, noise};
 use crate::tables::Tables;
 
 const DOCUMENT: &str = include_str!("../../../../docs/json.md");
@@ -86,6 +86,39 @@ fn nothing_to_forget_is_a_wrong_command_line() {
         home.fails(1, ["prune", "--give-up-on", "4f1a"])
             .contains("ibid sessions")
     );
+}
+
+#[test]
+fn a_storage_is_tried_out_without_a_password() {
+    let home = home(1);
+    let before = home.ids();
+    let test = |arguments: &[&str]| {
+        let arguments = ["storage", "test"].iter().chain(arguments);
+        let ran = support::run(home.ibid(arguments).env_remove("IBID_PASSWORD"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    };
+    let text = test(&[]);
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(text.lines().all(|line| line.contains(" ok")), "{text}");
+    let json = test(&["--json"]);
+    let document = Tables::read(&[DOCUMENT]).document("storage test", &json);
+    assert_eq!(
+        (&document["ok"], &document["left"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    let keys = std::fs::read_dir(home.path("repo/keys")).unwrap().count();
+    assert_eq!((keys, home.ids()), (1, before), "nothing is left behind");
+    home.fails(10, ["storage", "test", "--repo", "nowhere"]);
+}
+
+#[test]
+fn a_prune_that_is_alone_frees_the_same() {
+    let home = home(3);
+    home.ok(["forget", "latest"]);
+    home.fails(2, ["prune", "--exclusive", "--dry-run"]);
+    let text = home.ok(["prune", "--exclusive"]);
+    assert!(text.contains("freed"), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use ibid_format::run::ShortId;
 use ibid_format::{ChunkPrefix, FileId};
 
 use super::checking::{Cause, Checking, Damage};
+use super::report::Unfinished;
 use super::trees::Lost;
 use crate::Result;
 use crate::index::{Dependencies, Frame, NumberSet, PairSorter, Pairs};
@@ -17,6 +18,15 @@ use crate::scratch::Bits;
 pub(super) struct MissingBases {
     dependencies: Dependencies,
     in_missing_packs: InMissingPacks,
+    lacking: Lacking,
+}
+
+/// Frames whose bases are in no known pack.
+#[derive(Default)]
+struct Lacking {
+    frames: NumberSet,
+    /// One of these bases for each of their packs, by its number.
+    bases: BTreeMap<u32, ChunkPrefix>,
 }
 
 /// Bases that were in missing packs.
@@ -91,7 +101,10 @@ impl Checking<'_> {
             self.fault(object, problem + &dependents_text(search.found()));
         }
         self.count_more_causes(&mut dependencies, &mut damage)?;
-        self.report_missing_bases(&mut dependencies, &mut in_missing_packs, &mut damage)?;
+        let lacking = self.lacking_bases(&mut dependencies, &mut in_missing_packs)?;
+        dependencies
+            .search()
+            .lacking_bases(&mut |frame| damage.explain(frame))?;
         for (number, problem) in std::mem::take(&mut damage.unexplained) {
             let frame = self.loaded.index.frame(number);
             let object = name_in(folder::PACKS, self.loaded.index.pack(frame.pack).id);
@@ -100,6 +113,7 @@ impl Checking<'_> {
         Ok(MissingBases {
             dependencies,
             in_missing_packs,
+            lacking,
         })
     }
 
@@ -118,46 +132,93 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Reports frames whose bases are in no known pack.
-    fn report_missing_bases(
-        &self,
-        dependencies: &mut Dependencies,
-        in_missing_packs: &mut InMissingPacks,
-        damage: &mut Damage,
-    ) -> Result<()> {
+    /// Finds frames whose bases are in no known pack.
+    fn lacking_bases(&self, dependencies: &mut Dependencies, in_missing_packs: &mut InMissingPacks) -> Result<Lacking> {
         let index = &self.loaded.index;
-        let mut lacking = NumberSet::default();
-        // One base for each pack is named.
-        let mut named = BTreeMap::<u32, ChunkPrefix>::new();
+        let mut found = Lacking::default();
         for at in 0..dependencies.missing_bases() {
             if !in_missing_packs.bases.contains(at)? {
                 let (base, frame) = dependencies.missing_base(at)?;
-                lacking.insert(frame);
-                named.entry(index.frame(frame).pack).or_insert(base);
+                found.frames.insert(frame);
+                found.bases.entry(index.frame(frame).pack).or_insert(base);
             }
         }
-        for (pack, base) in named {
-            let mut search = dependencies.search();
-            let mut frames = 0;
-            for frame in index.frames_of(pack).filter(|&frame| lacking.contains(frame)) {
-                search.frame(frame, &mut |frame| damage.explain(frame))?;
-                frames += 1;
+        Ok(found)
+    }
+
+    /// Reports frames whose bases are in no known pack, and counts those that do no harm: neither a snapshot nor
+    /// a later backup needs them.
+    pub(super) fn orphans(&self, lost: &Lost, missing: &mut MissingBases, unfinished: &mut Unfinished) -> Result<()> {
+        let index = &self.loaded.index;
+        let needed = self.needed_frames(lost, unfinished)?;
+        let Lacking { frames, bases } = std::mem::take(&mut missing.lacking);
+        for (number, base) in bases {
+            let mut search = missing.dependencies.search();
+            let (mut is_needed, mut count) = (false, 0);
+            for frame in index.frames_of(number).filter(|&frame| frames.contains(frame)) {
+                search.frame(frame, &mut |frame| is_needed |= needed.contains(frame))?;
+                count += 1;
             }
             let problem = format!(
-                "{frames} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
+                "{count} of its frames are encoded against chunks that are in no pack, or only in deeper frames, \
                  such as {base}…{}",
-                dependents_text(search.found() - frames),
+                dependents_text(search.found() - count),
             );
-            let pack = index.pack(pack).id;
+            let pack = index.pack(number).id;
             let object = name_in(folder::PACKS, pack);
-            // A concurrent backup may have stored these packs while they were being listed.
-            if self.loaded.unlisted.iter().any(|(unlisted, _)| *unlisted == pack) {
-                self.note(object, problem);
+            // A prune has ended the backup that stored it, or a backup stored its packs while they were listed.
+            // A backup relies on what a trusted index file lists, so there it is a fault.
+            if !is_needed && self.loaded.unlisted.iter().any(|(unlisted, _)| *unlisted == pack) {
+                let known = if lost.perhaps_more { " that can be read" } else { "" };
+                self.note(object, format!("{problem}; no snapshot{known} needs them"));
             } else {
                 self.fault(object, problem);
             }
         }
-        dependencies.search().lacking_bases(&mut |frame| damage.explain(frame))
+        Ok(())
+    }
+
+    /// Returns the frames with chunks that snapshots need and that can't be decoded because of a base. Counts those
+    /// that neither they nor a later backup need.
+    fn needed_frames(&self, lost: &Lost, unfinished: &mut Unfinished) -> Result<NumberSet> {
+        let index = &self.loaded.index;
+        let mut needed = NumberSet::default();
+        for frame in lost.frames.iter() {
+            needed.insert(frame);
+        }
+        if index.lost().is_empty() {
+            return Ok(needed);
+        }
+        for (number, pack) in index.packs() {
+            let range = index.frames_of(number);
+            let is_orphan = |frame: &u32| index.lost().contains(*frame) && !index.is_cut_off(&index.frame(*frame));
+            let orphans: Vec<u32> = range.clone().filter(is_orphan).collect();
+            if orphans.is_empty() {
+                continue;
+            }
+            let summary = match self.repository.files.read_directory(pack.id, pack.size) {
+                Ok(summary) => summary,
+                // That was reported: what is in it is not known.
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            for frame in orphans {
+                let Some(listed) = summary.frames.get((frame - range.start) as usize) else {
+                    continue;
+                };
+                let mut is_needed = false;
+                for blob in &listed.blobs {
+                    is_needed |= lost.chunks.contains(ShortId::of(&blob.id))?;
+                }
+                if is_needed {
+                    needed.insert(frame);
+                } else {
+                    unfinished.orphaned_frames += 1;
+                    unfinished.orphaned_bytes += u64::from(listed.sealed);
+                }
+            }
+        }
+        Ok(needed)
     }
 
     /// Returns the numbers of frames by pack and offset.

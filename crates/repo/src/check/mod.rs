@@ -9,13 +9,14 @@ mod order;
 mod packs;
 mod report;
 mod trees;
+mod unfinished;
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
 use ibid_format::FileId;
-pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, ReadData};
+pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 
 use crate::index::Run;
 use crate::layout::{folder, name_in};
@@ -34,7 +35,8 @@ impl Repository {
         // List snapshots before the index: a snapshot's data is stored before the snapshot itself,
         // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();
-        let snapshots = uncached.snapshots_with(|id, error| unreadable.push((id, error)))?;
+        let mut voids = 0;
+        let snapshots = uncached.snapshots_and_voids(|id, error| unreadable.push((id, error)), &mut voids)?;
         let loaded = uncached.loaded()?;
         let checking = Checking {
             repository: &uncached,
@@ -70,11 +72,13 @@ impl Repository {
         checking.packs(read, &mut report)?;
         let mut lacking_bases = checking.causes()?;
         report.snapshots = snapshots.len() as u64;
+        report.unfinished = checking.unfinished(voids)?;
         let mut lost = checking.trees(&snapshots, &mut report)?;
         lost.perhaps_more |= !unreadable.is_empty();
         for (id, error) in unreadable {
             checking.fault(name_in(folder::SNAPSHOTS, id), error.problem());
         }
+        checking.orphans(&lost, &mut lacking_bases, &mut report.unfinished)?;
         report.unneeded = checking.missing(&lost, &mut lacking_bases)?;
         let faults = checking.faults.into_inner().expect("no holder of this lock panics");
         report.faults = faults.listed;

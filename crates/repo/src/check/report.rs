@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use ibid_format::FileId;
 
+use crate::SessionInfo;
+
 /// How much data a check reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ReadData {
@@ -70,8 +72,43 @@ pub struct CheckReport {
     /// Packs that no index file lists, because a backup was interrupted or an index file is lost.
     /// The next backup lists them.
     pub unlisted_packs: u64,
+    /// What backups and prunes have begun and not ended. It is no fault.
+    pub unfinished: Unfinished,
     /// Missing packs that nothing needs.
     pub(crate) unneeded: Vec<FileId>,
+}
+
+/// What backups and prunes have begun and not ended.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Sessions that have not ended, oldest first: backups that run, or were killed.
+    pub sessions: Vec<SessionInfo>,
+    /// Void files in `snapshots/`, by which prunes have ended sessions.
+    pub void_snapshots: u64,
+    /// Number of the last entry of the log of prunes; 0 if there is none.
+    pub log_entry: u64,
+    /// Condemned packs that are still there: a backup does not use them.
+    pub condemned: PackBytes,
+    /// Doomed packs that are still there: nobody uses them.
+    pub doomed: PackBytes,
+    /// Index files that nobody uses, because a prune may have ended the backup that wrote them.
+    pub untrusted_index_files: u64,
+    /// Frames in stored packs that can't be decoded because a base is gone, that no snapshot needs, and that no
+    /// backup relies on.
+    pub orphaned_frames: u64,
+    /// Bytes of these frames in packs.
+    pub orphaned_bytes: u64,
+}
+
+/// A number of packs, and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackBytes {
+    /// Packs.
+    pub packs: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 impl CheckReport {

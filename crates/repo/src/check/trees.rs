@@ -9,7 +9,7 @@ use ibid_format::tree::EntryKind;
 
 use super::checking::{Checking, Damage};
 use super::report::{AFFECTED_MAX, Affected, CheckReport};
-use crate::index::IdMap;
+use crate::index::{IdMap, NumberSet};
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
@@ -40,6 +40,8 @@ pub(super) struct Lost {
     pub(super) chunks: Ids,
     /// Whether there are any.
     pub(super) is_any: bool,
+    /// Frames with chunks that snapshots need, and that can't be decoded because of a base.
+    pub(super) frames: NumberSet,
     /// Whether something could not be read that may need other chunks too.
     pub(super) perhaps_more: bool,
 }
@@ -58,6 +60,7 @@ impl Checking<'_> {
             lost: Lost {
                 chunks: Ids::new(&self.scratch),
                 is_any: false,
+                frames: NumberSet::default(),
                 perhaps_more: false,
             },
             report,
@@ -182,6 +185,7 @@ impl TreeCheck<'_, '_> {
         let problem = if self.damage.frames.contains(place.frame) || self.damage.is_wrong(index, place)? {
             "is damaged"
         } else if self.damage.dependents.contains(place.frame) {
+            self.lost.frames.insert(place.frame);
             "is a delta against a chunk that is lost or damaged"
         } else {
             return Ok(None);

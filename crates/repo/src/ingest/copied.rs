@@ -31,6 +31,8 @@ pub(crate) struct CopySource<'a> {
     /// Length of the longest chunk that its chunker makes, bytes. Single ones may be longer, if they were copied
     /// there.
     pub(crate) chunk_max: usize,
+    /// Whether equal chunks have equal ids there and here.
+    pub(crate) shares_ids: bool,
 }
 
 /// A file to copy.
@@ -148,6 +150,10 @@ impl<'r> Copying<'r, '_> {
             entry.kind = EntryKind::File(here);
             return self.ready(entry, true);
         }
+        if self.source.shares_ids && content.depth == 0 && content.items.iter().all(|item| is_here(self.job, item)) {
+            self.job.monitor.counters.skip(content.length);
+            return self.ready(entry, false);
+        }
         let path = Path::new("/").join(path);
         if content.length <= BATCH_BYTES as u64 {
             let bytes = content.length + attribute_bytes(&entry) as u64;
@@ -217,6 +223,7 @@ impl LargeCutter<'_> {
             self.job.monitor.check_cancelled()?;
             match item? {
                 hole @ Item::Hole { .. } => self.without_data(hole)?,
+                known if source.shares_ids && is_here(self.job, &known) => self.without_data(known)?,
                 Item::Chunk { id, length } => {
                     chunk.clear();
                     source.reader.read(&id, length, &mut chunk)?;
@@ -225,6 +232,14 @@ impl LargeCutter<'_> {
             }
         }
         Ok(Box::new(file.entry))
+    }
+}
+
+/// Returns whether nothing of an item has to be read, if ids are the same there and here.
+fn is_here(job: &Job<'_>, item: &Item) -> bool {
+    match item {
+        Item::Hole { .. } => true,
+        Item::Chunk { id, .. } => job.loaded.index.contains(id),
     }
 }
 

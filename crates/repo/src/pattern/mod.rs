@@ -9,6 +9,7 @@
 //! Lists of files may be given as patterns, so there may be many: each takes little more memory
 //! than its text ([`program`]), and a path is compared with few of them ([`table`]).
 
+mod anchors;
 mod parse;
 mod program;
 mod table;
@@ -19,6 +20,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use self::anchors::Anchors;
 use self::parse::compile;
 use self::table::{Meaning, Table};
 use crate::{Error, Result};
@@ -49,6 +51,7 @@ const SHOWN_MAX: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Patterns {
     table: Table,
+    anchors: Anchors,
     ignore_case: bool,
 }
 
@@ -79,6 +82,16 @@ impl Patterns {
         }
         let decides = self.table.last_match(&path, is_directory);
         decides.is_some_and(|meaning| !meaning.negates)
+    }
+
+    /// Returns whether the patterns may match something below a folder, at a path from the root: only if not is it
+    /// certain.
+    pub fn may_match_below(&self, folder: &Path) -> bool {
+        let mut path = Cow::Borrowed(from_root(folder.as_os_str().as_bytes()));
+        if self.ignore_case {
+            path = Cow::Owned(lower_case(&path));
+        }
+        self.anchors.may_be_below(&path)
     }
 
     /// Returns the memory that the patterns take, bytes.
@@ -132,6 +145,7 @@ impl PatternsBuilder {
     pub(crate) fn new(ignore_case: bool) -> PatternsBuilder {
         PatternsBuilder(Patterns {
             table: Table::default(),
+            anchors: Anchors::default(),
             ignore_case,
         })
     }
@@ -195,7 +209,11 @@ impl PatternsBuilder {
                  give the end of a path, or a whole one that begins with a slash"
                 .into());
         }
-        let Patterns { table, ignore_case } = &mut self.0;
+        let Patterns {
+            table,
+            anchors,
+            ignore_case,
+        } = &mut self.0;
         if table.bytes() >= MEMORY_MAX {
             return Err(format!(
                 "too many patterns: those before it take {} MiB of memory, which is the limit",
@@ -211,6 +229,9 @@ impl PatternsBuilder {
             Some(glob) => (glob.strip_suffix('\\').unwrap_or(glob), true),
             None => (glob, false),
         };
+        if !negates {
+            anchors.add(glob, *ignore_case);
+        }
         let glob = match glob.strip_prefix('/') {
             Some(glob) => glob.to_owned(),
             None => format!("**/{glob}"),

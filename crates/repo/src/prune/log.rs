@@ -151,7 +151,7 @@ impl PruneState {
 }
 
 /// Reads an entry.
-fn read_entry(files: &Files, number: u64) -> Result<Entry> {
+pub(crate) fn read_entry(files: &Files, number: u64) -> Result<Entry> {
     let name = entry_name(number);
     let mut bytes = files.storage.get(&name, prune_log::LIMIT)?;
     Entry::open(&files.keys, number, &mut bytes).map_err(Error::damaged(name))

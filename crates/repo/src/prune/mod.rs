@@ -9,7 +9,7 @@
 //! | Which frames are encoded anew, so that their bases can go? | [`rebase`] |
 //! | What is needed is moved out of the packs that are to go. | [`repack`] |
 //! | The packs are condemned: to backups they are missing from now on. | [`log`], [`keep`] |
-//! | Sessions that were open are listed, and have ended or are ended. | [`decide`] |
+//! | Sessions that were open are listed, and have ended or are ended. | [`decide`], [`wait`] |
 //! | What is needed after all is released, the rest is doomed. | [`keep`] |
 //! | Index files and sketches are written without it, and it is deleted. | [`sweep`] |
 
@@ -22,12 +22,13 @@ mod rebase;
 mod repack;
 pub(crate) mod rules;
 mod sweep;
+mod wait;
 
 use std::collections::HashSet;
 
 use ibid_format::FileId;
 use ibid_format::prune_log::{Batch, Entry};
-pub(crate) use log::PruneState;
+pub(crate) use log::{PruneState, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
@@ -46,9 +47,14 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
-        let snapshots = self.snapshots()?;
         let loaded = LoadedIndex::load(self, View::Writer)?;
-        Ok(Plan::make(self, &loaded, &snapshots, options)?.estimate)
+        self.estimate_of(&loaded, options)
+    }
+
+    /// Does the same with an index that is loaded. To a reader, packs that are condemned are not gone yet.
+    pub(crate) fn estimate_of(&self, loaded: &LoadedIndex, options: &PruneOptions) -> Result<PruneEstimate> {
+        let snapshots = self.snapshots()?;
+        Ok(Plan::make(self, loaded, &snapshots, options)?.estimate)
     }
 
     /// Frees what no snapshot needs. Backups, restores and other prunes may run beside it, and it may be
@@ -59,6 +65,7 @@ impl Repository {
     ///
     /// # Errors
     /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed.
+    /// [`Error::SessionOpen`] if the prune was to be [exclusive](PruneOptions#structfield.exclusive).
     /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage.
     ///
     /// ```
@@ -74,6 +81,9 @@ impl Repository {
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
         let mut summary = PruneSummary::default();
+        if options.exclusive {
+            self.refuse_open_sessions(options)?;
+        }
         // What an earlier one has begun.
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
@@ -171,6 +181,7 @@ impl Repository {
                 return Ok(());
             }
             if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
+                self.wait_for_caches(2, options)?;
                 let mut open: Vec<FileId> = self
                     .files
                     .list(folder::SESSIONS)?
@@ -199,6 +210,11 @@ impl Repository {
             summary.waiting = waiting;
             if !due.contains(&true) {
                 return Ok(());
+            }
+            let was_any_seen = |batch: &Batch| batch.seen.as_ref().is_some_and(|seen| !seen.is_empty());
+            if state.entry.batches.iter().any(was_any_seen) {
+                // Their last snapshots may not be listed yet.
+                self.wait_for_caches(1, options)?;
             }
             let Some(entry) = self.doom(&state, &due, known.as_ref())? else {
                 continue;

@@ -26,6 +26,9 @@ impl Limit {
     }
 }
 
+/// How long a network folder may be seen as it was: `acdirmax` of NFS, unless it was changed.
+const CACHE_AGE: Duration = Duration::from_secs(60);
+
 /// Settings of a prune.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -41,6 +44,14 @@ pub struct PruneOptions {
     pub patience: Duration,
     /// Sessions that are ended now.
     pub give_up_on: Vec<FileId>,
+    /// Whether the caller promises that nothing else works in the repository meanwhile. Then the prune does not
+    /// rely on the storage to decide between processes, and does not wait; it refuses to begin if a session is
+    /// open whose process may still run.
+    pub exclusive: bool,
+    /// How long another machine may see a network folder as it was: the caches of NFS and SMB keep what they know
+    /// of folders for a minute at most, unless they were told otherwise. In a network folder the prune waits twice
+    /// as long before it looks for sessions, and once more after some have ended. Default: 60 s.
+    pub cache_age: Duration,
 }
 
 impl Default for PruneOptions {
@@ -50,6 +61,8 @@ impl Default for PruneOptions {
             max_repack: None,
             patience: Duration::from_secs(7 * 24 * 60 * 60),
             give_up_on: Vec::new(),
+            exclusive: false,
+            cache_age: CACHE_AGE,
         }
     }
 }
@@ -57,6 +70,8 @@ impl Default for PruneOptions {
 setters!(PruneOptions {
     max_unused: Limit,
     patience: Duration,
+    exclusive: bool,
+    cache_age: Duration,
 } into {
     max_repack: Option<Limit>,
     give_up_on: Vec<FileId>,

@@ -16,7 +16,7 @@ use crate::layout::folder;
 use crate::read::ChunkReader;
 use crate::scratch::{Array, Bits, Scratch};
 use crate::tree::{Items, TreeStep, TreeWalk, content_key};
-use crate::{Monitor, ProgressCounters, Repository, Result, SnapshotInfo};
+use crate::{Monitor, ProgressCounters, PruneEstimate, PruneOptions, Repository, Result, SnapshotInfo};
 
 /// Chunks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,9 @@ pub struct Stats {
     pub index_memory: u64,
     /// Chunks in the index, whether a snapshot refers to them or not.
     pub index_chunks: u64,
+    /// What all snapshots of the repository need of the packs, and what a [prune](Repository::prune) with default
+    /// settings would free; `None` if some snapshot or tree can't be read.
+    pub prune: Option<PruneEstimate>,
 }
 
 impl Stats {
@@ -295,6 +298,11 @@ impl Repository {
         stats.read_cost = frames::read_cost(&scratch, &loaded, monitor)?;
         stats.index_memory = loaded.index.bytes();
         stats.index_chunks = loaded.index.len();
+        stats.prune = match self.estimate_of(&loaded, &PruneOptions::default()) {
+            Ok(estimate) => Some(estimate),
+            Err(error) if error.is_fault() => None,
+            Err(error) => return Err(error),
+        };
         Ok(stats)
     }
 

@@ -1,12 +1,14 @@
 //! Trees of snapshots: written, walked and compared.
 
 mod diff;
+mod find;
 mod reach;
 mod recipe;
 mod visit;
 mod walk;
 
 pub use diff::{Change, Difference};
+pub use find::Search;
 pub(crate) use reach::{Each, Reach};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
 pub use visit::{FilePart, Visit};

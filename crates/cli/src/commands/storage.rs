@@ -1,0 +1,102 @@
+//! `ibid storage`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ibid_storage::probe::{self, Promise, Race};
+use ibid_storage::{Local, Storage};
+
+use super::open::{Context, open_storage};
+use crate::args::StorageCommand;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print;
+
+/// The folder of a repository with the fewest files. Nobody takes the objects of a probe for keys.
+const FOLDER: &str = "keys";
+
+pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Outcome> {
+    let StorageCommand::Test(args) = command;
+    let path = context.path()?;
+    let storage = open_storage(path)?;
+    if let Some(tag) = &args.second {
+        return second(&storage, tag);
+    }
+    let mut report = probe::run(&storage, FOLDER);
+    if report.is_ok()
+        && let Some(problem) = two_processes(path, &storage)?
+    {
+        report.fail(Promise::OneWins, problem);
+    }
+    print::storage_test(&mut context.out, &storage.location(), &report)?;
+    Ok(match report.is_ok() && report.left.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Failed(1),
+    })
+}
+
+/// Races with another process of this program; returns what was wrong.
+fn two_processes(path: &Path, storage: &Local) -> Result<Option<String>> {
+    let tag = probe::random_tag();
+    let race = race(&tag)?;
+    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot race with a second process: {error}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut other = Command::new(program)
+        .arg("--repo")
+        .arg(path)
+        .args(["storage", "test", "--second", &tag])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let (start, said) = (other.stdin.take(), other.stdout.take());
+    let raced = start.zip(said).map(|(mut start, said)| {
+        let mut said = BufReader::new(said);
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        start.write_all(b"go\n")?;
+        let won = race.run(storage, 0);
+        line.clear();
+        said.read_line(&mut line)?;
+        Ok((won, line.trim().bytes().map(|byte| byte == b'1').collect::<Vec<bool>>()))
+    });
+    let ended = other.wait().map_err(failed)?;
+    let (won, of_other) = raced
+        .transpose()
+        .map_err(failed)?
+        .unwrap_or((Ok(Vec::new()), Vec::new()));
+    // Also deletes what was stored, whatever has failed.
+    let (of_this, failure) = match won {
+        Ok(won) => (won, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let problem = race.judge(storage, &[of_this, of_other])?;
+    if let Some(error) = failure {
+        return Err(error.into());
+    }
+    match ended.success() {
+        true => Ok(problem),
+        false => Err(Failure::Fatal("the second process of the test failed".into())),
+    }
+}
+
+/// The second process: says that it is ready, waits for a line, and prints a digit for each name: 1 if it won.
+fn second(storage: &Local, tag: &str) -> Result<Outcome> {
+    let failed = |error: std::io::Error| Failure::Fatal(format!("cannot race with the first process: {error}"));
+    let race = race(tag)?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(b"ready\n").and_then(|()| out.flush()).map_err(failed)?;
+    let mut line = String::new();
+    if std::io::stdin().read_line(&mut line).map_err(failed)? == 0 {
+        // The first process is gone, and nobody would delete what is stored.
+        return Ok(Outcome::Done);
+    }
+    let won = race.run(storage, 1)?;
+    let digits: String = won.into_iter().map(|won| if won { '1' } else { '0' }).collect();
+    out.write_all(format!("{digits}\n").as_bytes()).map_err(failed)?;
+    Ok(Outcome::Done)
+}
+
+fn race(tag: &str) -> Result<Race> {
+    Race::new(FOLDER, tag).map_err(|error| Failure::Usage(format!("--second: {error}")))
+}
