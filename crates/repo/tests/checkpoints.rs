@@ -205,7 +205,9 @@ fn a_prune_keeps_what_a_useful_checkpoint_needs_and_deletes_the_others() {
     let scene = Scene::new();
     scene.interrupted(9);
     let kept = scene.checkpoint();
-    let impatient = PruneOptions::default().patience(Duration::ZERO);
+    let impatient = PruneOptions::default()
+        .patience(Duration::ZERO)
+        .cache_age(Duration::ZERO);
     scene.repository.prune(&impatient).unwrap();
     let summary = scene.backup();
     assert_eq!(summary.resumed_files, kept.checkpoint.files);
@@ -242,7 +244,11 @@ fn a_checkpoint_whose_chunks_are_gone_is_no_more_than_useless() {
         assert_eq!(summary.resumed_files, 0);
         scene.is_exact(&summary);
         repository
-            .prune(&PruneOptions::default().patience(Duration::ZERO))
+            .prune(
+                &PruneOptions::default()
+                    .patience(Duration::ZERO)
+                    .cache_age(Duration::ZERO),
+            )
             .unwrap();
     }
 }
@@ -295,7 +301,7 @@ fn a_storage_that_takes_no_checkpoints_makes_no_difference_to_the_snapshot() {
         }
         scene.storage.heal();
     }
-    assert!(made > 5, "{made}");
+    assert!(made > 2, "{made}");
     scene.backup();
     scene.repository.prune(&PruneOptions::default()).unwrap();
     assert_eq!(scene.names("checkpoints"), []);

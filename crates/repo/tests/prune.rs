@@ -3,14 +3,14 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use ibid_repo::{
     BackupOptions, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, Repository,
     RestoreOptions, SessionState, Warning,
 };
-use ibid_storage::fault::{Flaky, ObjectFault};
+use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
 use support::{Contents, Folder, Random, backup, contents, noise, options, quick, repository, scratch};
 
@@ -109,6 +109,131 @@ fn what_is_forgotten_is_freed_and_the_rest_restores() {
             "seed {seed}: {left} bytes are left, {least} would do"
         );
     }
+}
+
+/// Makes snapshots of so many versions of a file in which a few bytes change everywhere, so that its chunks are
+/// stored as deltas. Returns them with what was in them.
+fn revisions(repository: &Repository, folder: &Folder, count: u64) -> Vec<(FileId, Contents)> {
+    let mut bytes = noise(7, 600_000);
+    let revision = |n| {
+        let mut random = Random(n);
+        for block in bytes.chunks_mut(3000) {
+            let at = random.below(block.len() as u64) as usize;
+            block[at] = block[at].wrapping_add(1);
+        }
+        folder.write("data", &bytes);
+        let id = backup(repository, folder.path()).id.unwrap();
+        (id, contents(folder.path()))
+    };
+    (0..count).map(revision).collect()
+}
+
+/// Returns the bytes of packs of a new repository with these snapshots alone.
+fn bytes_of_fresh(repository: &Repository, all: &[(FileId, Contents)]) -> u64 {
+    let fresh = Arc::new(Memory::new());
+    let other = Repository::init(fresh.clone(), Some(b"secret"), &small()).unwrap();
+    for (id, _) in all {
+        let snapshot = repository.snapshot(&id.to_string()).unwrap();
+        let target = scratch();
+        repository
+            .restore(&snapshot, target.path(), &RestoreOptions::default())
+            .unwrap();
+        backup(&other, target.path());
+    }
+    bytes(fresh.as_ref())
+}
+
+#[test]
+fn bases_that_only_serve_others_go_and_what_needs_them_is_encoded_anew() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    let mut all = revisions(&repository, &folder, 9);
+    let before = bytes(storage.as_ref());
+    for (id, _) in all.drain(..6) {
+        repository.forget(&[id]).unwrap();
+    }
+    let estimate = repository.prune_estimate(&PruneOptions::default()).unwrap();
+    assert!(estimate.bases > estimate.needed, "{estimate:?}");
+    assert!(estimate.encoded_anew > 600_000, "{estimate:?}");
+    let summary = repository.prune(&PruneOptions::default()).unwrap();
+    assert_eq!(summary.encoded_anew, estimate.encoded_anew);
+    restore_all(&repository, &all);
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
+    let (left, least) = (bytes(storage.as_ref()), bytes_of_fresh(&repository, &all));
+    assert!(
+        left * 100 <= least * 103,
+        "{left} of {before} bytes are left, {least} would do"
+    );
+    let estimate = repository.prune_estimate(&PruneOptions::default()).unwrap();
+    assert_eq!((estimate.bases, estimate.encoded_anew), (0, 0), "{estimate:?}");
+    let again = prune(&repository);
+    assert_eq!(
+        (again.encoded_anew, again.packs_written, again.packs_deleted),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn what_is_encoded_anew_stays_as_shallow_as_others_need_it() {
+    // Snapshots go in any order, so that some frames stay which are encoded against others that go.
+    for seed in 0..8 {
+        let storage = Arc::new(Memory::new());
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+        let folder = Folder::scratch();
+        let mut all = revisions(&repository, &folder, 7);
+        let mut random = Random(seed);
+        while all.len() > 1 {
+            let (id, _) = all.remove(random.below(all.len() as u64) as usize);
+            repository.forget(&[id]).unwrap();
+            let summary = prune(&repository);
+            restore_all(&repository, &all);
+            let report = repository.check(ReadData::All).unwrap();
+            assert!(report.is_clean(), "seed {seed}: {report:#?}");
+            let least = bytes_of_fresh(&repository, &all);
+            let left = bytes(storage.as_ref());
+            assert!(
+                left * 100 <= least * 115,
+                "seed {seed}: {left} bytes, {least} would do: {summary:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_can_not_be_read_does_not_keep_the_rest_from_being_freed() {
+    let storage = Arc::new(Flaky::new(Arc::new(Memory::new())));
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let counted = warnings.clone();
+    let monitor = Arc::new(Monitor::new(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let repository = repository.watched_by(&monitor);
+    let (folder, other) = (Folder::scratch(), Folder::scratch());
+    let mut all = revisions(&repository, &folder, 6);
+    let packs = stored(storage.as_ref(), "packs");
+    let (base, _) = packs.iter().max_by_key(|(_, size)| **size).unwrap();
+    other.write("noise", &noise(1, 2_000_000));
+    let forgotten = backup(&repository, other.path()).id.unwrap();
+    for (id, _) in all.drain(..4) {
+        repository.forget(&[id]).unwrap();
+    }
+    repository.forget(&[forgotten]).unwrap();
+    assert!(
+        repository
+            .prune_estimate(&PruneOptions::default())
+            .unwrap()
+            .encoded_anew
+            > 0
+    );
+    // The first chunks, which all others are encoded against.
+    storage.damage(&Name::new(base).unwrap(), Damage::FlipBit(8 * 1000));
+    let summary = repository.prune(&PruneOptions::default()).unwrap();
+    assert!(summary.freed() > 1_900_000, "{summary:?}");
+    assert!(warnings.load(Ordering::Relaxed) > 0);
+    storage.heal();
+    restore_all(&repository, &all);
 }
 
 #[test]

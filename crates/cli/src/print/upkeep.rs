@@ -203,6 +203,7 @@ pub(super) struct JsonEstimate {
     packs_repacked: u64,
     freed_bytes: u64,
     moved_bytes: u64,
+    encoded_anew_bytes: u64,
 }
 
 impl JsonEstimate {
@@ -217,6 +218,7 @@ impl JsonEstimate {
             packs_repacked: estimate.packs_repacked,
             freed_bytes: estimate.freed,
             moved_bytes: estimate.moved,
+            encoded_anew_bytes: estimate.encoded_anew,
         }
     }
 }
@@ -245,7 +247,12 @@ pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstima
         counted(estimate.packs_deleted, "pack", "packs"),
         estimate.packs_repacked
     ))?;
-    out.line(format!("would move     {}  read, and written", size(estimate.moved)))
+    out.line(format!("would move     {}  read, and written", size(estimate.moved)))?;
+    if estimate.encoded_anew == 0 {
+        return Ok(());
+    }
+    let what = "of chunks, so that their bases can go";
+    out.line(format!("would encode   {}  {what}", size(estimate.encoded_anew)))
 }
 
 fn text_estimate(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
@@ -278,6 +285,7 @@ struct JsonPrune {
     packs_deleted: u64,
     packs_written: u64,
     written_bytes: u64,
+    encoded_anew_bytes: u64,
     files_merged: u64,
     stored_bytes: u64,
     waiting: Vec<JsonWaiting>,
@@ -291,6 +299,7 @@ impl JsonPrune {
             packs_deleted: summary.packs_deleted,
             packs_written: summary.packs_written,
             written_bytes: summary.written,
+            encoded_anew_bytes: summary.encoded_anew,
             files_merged: summary.files_merged,
             stored_bytes: summary.stored,
             waiting: summary.waiting.iter().map(json_waiting).collect(),

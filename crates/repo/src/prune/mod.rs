@@ -33,7 +33,7 @@ pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
-use crate::{Error, Repository, Result, clock};
+use crate::{Error, Repository, Result, Warning, clock};
 use keep::Known;
 use plan::Plan;
 use rules::Rule;
@@ -54,7 +54,7 @@ impl Repository {
     /// Does the same with an index that is loaded. To a reader, packs that are condemned are not gone yet.
     pub(crate) fn estimate_of(&self, loaded: &LoadedIndex, options: &PruneOptions) -> Result<PruneEstimate> {
         let snapshots = self.snapshots()?;
-        Ok(Plan::make(self, loaded, &snapshots, options)?.estimate)
+        Ok(Plan::make(self, loaded, &snapshots, options, true)?.estimate)
     }
 
     /// Frees what no snapshot needs. Backups, restores and other prunes may run beside it, and it may be
@@ -88,29 +88,37 @@ impl Repository {
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
         self.drop_useless_checkpoints()?;
+        let mut encodes = true;
         for _ in 0..TRIES_MAX {
-            if let Some(known) = self.condemn_garbage(options, &mut summary)? {
-                self.refresh();
-                self.settle_batches(options, known.known, &mut summary)?;
-                self.sweep(&known.moves, &mut summary)?;
-                self.drop_forgotten(&known.forgotten)?;
-                self.refresh();
-                summary.stored = self.stored_bytes()?;
-                return Ok(summary);
+            match self.condemn_garbage(options, encodes, &mut summary)? {
+                Emptied::Condemned(known) => {
+                    self.refresh();
+                    self.settle_batches(options, known.known, &mut summary)?;
+                    self.sweep(&known.moves, &mut summary)?;
+                    self.drop_forgotten(&known.forgotten)?;
+                    self.refresh();
+                    summary.stored = self.stored_bytes()?;
+                    return Ok(summary);
+                }
+                Emptied::Unreadable(error) => {
+                    // What can be freed by moving alone is freed all the same.
+                    self.monitor.warn(Warning::Repository { error });
+                    encodes = false;
+                }
+                Emptied::Overtaken => {}
             }
         }
         Err(Error::PruneBusy)
     }
 
-    /// Moves what is needed out of the packs that are to go, and condemns them. Returns `None` if another
-    /// pruner was faster.
-    fn condemn_garbage(&self, options: &PruneOptions, summary: &mut PruneSummary) -> Result<Option<Condemned>> {
+    /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
+    fn condemn_garbage(&self, options: &PruneOptions, encodes: bool, summary: &mut PruneSummary) -> Result<Emptied> {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
         let snapshots = self.snapshots()?;
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         self.refresh();
-        let plan = Plan::make(self, &loaded, &snapshots, options)?;
+        let plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {
             known: None,
@@ -119,23 +127,31 @@ impl Repository {
         };
         self.list_whole_packs(&loaded)?;
         if plan.goes.is_empty() {
-            return Ok(Some(condemned));
+            return Ok(Emptied::Condemned(condemned));
         }
         let (moves, goes) = self.repack(&loaded, &plan, summary)?;
         condemned.moves = moves;
         let before = loaded.state.clone();
-        match plan.anew.is_empty() {
-            true => drop((loaded, plan)),
-            false => self.encode_anew(loaded, plan, &snapshots, summary)?,
+        if plan.anew.is_empty() {
+            drop((loaded, plan));
+        } else {
+            match self.encode_anew(loaded, plan, &snapshots, summary) {
+                Err(error) if error.is_fault() => return Ok(Emptied::Unreadable(error)),
+                encoded => encoded?,
+            }
         }
         let Some((entry, known)) = self.condemnation(&before, goes)? else {
-            return Ok(None);
+            return Ok(Emptied::Overtaken);
         };
         condemned.known = known;
-        match entry {
-            None => Ok(Some(condemned)),
-            Some(entry) => Ok(log::append(&self.files, &before, entry)?.map(|_| condemned)),
-        }
+        let is_first = match entry {
+            Some(entry) => log::append(&self.files, &before, entry)?.is_some(),
+            None => true,
+        };
+        Ok(match is_first {
+            true => Emptied::Condemned(condemned),
+            false => Emptied::Overtaken,
+        })
     }
 
     /// Returns the entry that condemns those of these packs that can go, if any can. `None` if the log has gone
@@ -282,6 +298,15 @@ impl Repository {
         }
         Ok(bytes)
     }
+}
+
+/// How an attempt to empty and condemn packs ended.
+enum Emptied {
+    Condemned(Condemned),
+    /// Another pruner was faster.
+    Overtaken,
+    /// A chunk that was to be encoded anew can't be read.
+    Unreadable(Error),
 }
 
 /// What was done before packs were condemned.

@@ -99,10 +99,8 @@ pub struct PruneEstimate {
     pub freed: u64,
     /// Bytes that are moved: read, and written.
     pub moved: u64,
-    /// Bytes of frames that are decoded, and encoded anew, so that bases can go which nothing else needs.
-    pub anew: u64,
-    /// About how many bytes they then take.
-    pub anew_written: u64,
+    /// Bytes of chunks that are decoded, and encoded anew, so that what they were encoded with or against can go.
+    pub encoded_anew: u64,
 }
 
 /// What a prune has done.

@@ -123,12 +123,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Finds out what these snapshots need, and chooses the packs that go.
+    /// Finds out what these snapshots need, and chooses the packs that go. `encodes` says whether chunks may be
+    /// encoded anew.
     pub(super) fn make(
         repository: &Repository,
         loaded: &LoadedIndex,
         snapshots: &[SnapshotInfo],
         options: &PruneOptions,
+        encodes: bool,
     ) -> Result<Plan> {
         let mut facts = Facts::find(repository, loaded, snapshots)?;
         let mut estimate = estimate(loaded, &mut facts)?;
@@ -138,7 +140,8 @@ impl Plan {
             repacked: options.max_repack.map_or(u64::MAX, |limit| limit.of(kept)),
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
-        let anew = match loaded.missing.is_empty() && rules::holds(Rule::BasesStay) {
+        let encodes = encodes && loaded.missing.is_empty() && rules::holds(Rule::BasesStay);
+        let anew = match encodes {
             true => rebase::choose(loaded, &mut facts, limits.repacked)?,
             false => NumberSet::default(),
         };
@@ -147,7 +150,7 @@ impl Plan {
             None => Choice::make(loaded, &mut facts, NumberSet::default(), &limits)?.unwrap_or_default(),
         };
         let mut anew = chosen.anew;
-        let mut gone = 0;
+        let (mut gone, mut written_anew) = (0, 0);
         for &number in &chosen.goes {
             let mut moved = 0;
             gone += loaded.index.pack(number).size;
@@ -157,7 +160,7 @@ impl Plan {
                     continue;
                 }
                 // The rest of it is freed while its pack goes anyway.
-                if loaded.missing.is_empty()
+                if encodes
                     && facts.is_needed(frame_number)?
                     && facts.is_partly_needed(frame_number, &frame)?
                     && !facts.has_dependents(frame_number)?
@@ -166,10 +169,10 @@ impl Plan {
                 }
                 match anew.contains(frame_number) {
                     true => {
-                        estimate.anew += u64::from(frame.sealed);
+                        estimate.encoded_anew += u64::from(facts.bytes.get(frame_number.into())?);
                         // About as much as before; instead of a whole base, what comes first becomes whole.
                         let is_base = !facts.is_needed(frame_number)? && frame.depth == 0;
-                        estimate.anew_written += match is_base {
+                        written_anew += match is_base {
                             true => frame.sealed.into(),
                             false => facts.needed_part(frame_number, &frame)?,
                         };
@@ -183,7 +186,7 @@ impl Plan {
                 true => estimate.packs_repacked += 1,
             }
         }
-        estimate.freed = gone.saturating_sub(estimate.moved + estimate.anew_written);
+        estimate.freed = gone.saturating_sub(estimate.moved + written_anew);
         Ok(Plan {
             facts,
             goes: chosen.goes,

@@ -46,7 +46,7 @@ impl Repository {
         summary: &mut PruneSummary,
     ) -> Result<(Vec<Moved>, Vec<FileId>)> {
         let counters = &self.monitor.counters;
-        let total = plan.estimate.moved + plan.estimate.anew;
+        let total = plan.estimate.moved + plan.estimate.encoded_anew;
         counters.bytes_total.store(total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
         let mut moving = Moving {
@@ -75,6 +75,9 @@ impl Repository {
     }
 
     /// Stores the chunks again that are in frames which go and are not moved.
+    ///
+    /// # Errors
+    /// Damage of what is to be read. What was stored before it is listed, and is a copy.
     pub(super) fn encode_anew(
         &self,
         mut loaded: LoadedIndex,

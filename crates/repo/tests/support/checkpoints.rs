@@ -69,7 +69,9 @@ impl Interruptions {
             }
             if random.below(3) == 0 {
                 // It ends the sessions of the interrupted backups, and frees what no checkpoint needs.
-                let impatient = PruneOptions::default().patience(Duration::ZERO);
+                let impatient = PruneOptions::default()
+                    .patience(Duration::ZERO)
+                    .cache_age(Duration::ZERO);
                 repository
                     .prune(&impatient)
                     .unwrap_or_else(|error| panic!("{context}: {error}"));
