@@ -5,7 +5,8 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | What is needed, and what is to go? | [`plan`] |
+//! | What is needed, and of which is it decoded? | [`facts`] |
+//! | Which packs go? | [`plan`], [`choice`] |
 //! | Which frames are encoded anew, so that their bases can go? | [`rebase`] |
 //! | What is needed is moved out of the packs that are to go. | [`repack`] |
 //! | The packs are condemned: to backups they are missing from now on. | [`log`], [`keep`] |
@@ -13,7 +14,9 @@
 //! | What is needed after all is released, the rest is doomed. | [`keep`] |
 //! | Index files and sketches are written without it, and it is deleted. | [`sweep`] |
 
+mod choice;
 mod decide;
+mod facts;
 mod keep;
 mod log;
 mod options;

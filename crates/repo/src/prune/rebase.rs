@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::plan::Facts;
+use super::facts::Facts;
 use crate::index::{LoadedIndex, NumberSet, find_base};
 use crate::scratch::{Bits, Scratch};
 use crate::similar::DEPTH_MAX;

@@ -1,0 +1,138 @@
+//! What snapshots need of each frame, and which frames need which.
+
+use ibid_format::ChunkId;
+
+use crate::index::{Dependencies, Frame, LoadedIndex, NumberSet, PairSorter, Pairs};
+use crate::scratch::{Array, Bits};
+use crate::tree::Reach;
+use crate::{Repository, Result, SnapshotInfo};
+
+/// A pack with a smaller share that nobody needs is left as it is: to free a byte would take eight that are
+/// moved, read and written.
+pub(super) const UNUSED_SHARE_MIN: f64 = 0.2;
+
+/// What is known of the frames.
+pub(super) struct Facts {
+    /// Frames that snapshots need, or that are bases of some that are.
+    pub(super) kept: NumberSet,
+    /// For each frame, how many bytes of its chunks snapshots need.
+    pub(super) bytes: Array<u32>,
+    /// Pairs of a frame and a base frame, and the other way round.
+    pub(super) bases: Pairs,
+    pub(super) dependents: Pairs,
+    /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
+    lost: NumberSet,
+}
+
+impl Facts {
+    /// Finds out what these snapshots need.
+    pub(super) fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Facts> {
+        let mut bytes = needed_bytes(repository, loaded, snapshots)?;
+        let mut lost = NumberSet::default();
+        if !loaded.missing.is_empty() {
+            for frame in loaded.index.lost().iter() {
+                lost.insert(frame);
+            }
+        }
+        let (mut bases, dependents) = dependencies(repository, loaded)?;
+        let mut needed = NumberSet::default();
+        for frame in 0..loaded.index.stored_frames() {
+            if bytes.get(frame.into())? > 0 || lost.contains(frame) {
+                needed.insert(frame);
+            }
+        }
+        Ok(Facts {
+            kept: with_bases(&needed, &mut bases)?,
+            bytes,
+            bases,
+            dependents,
+            lost,
+        })
+    }
+
+    /// Returns whether a frame has chunks that snapshots need.
+    pub(super) fn is_needed(&mut self, frame: u32) -> Result<bool> {
+        Ok(self.bytes.get(frame.into())? > 0 || self.lost.contains(frame))
+    }
+
+    /// Returns about how many of a frame's stored bytes are for chunks that snapshots need.
+    pub(super) fn needed_part(&mut self, number: u32, frame: &Frame) -> Result<u64> {
+        if self.lost.contains(number) {
+            return Ok(frame.sealed.into());
+        }
+        let bytes = u64::from(self.bytes.get(number.into())?.min(frame.length));
+        Ok(u64::from(frame.sealed) * bytes / u64::from(frame.length.max(1)))
+    }
+
+    /// Returns whether so little of a frame is needed that the rest is worth freeing.
+    pub(super) fn is_partly_needed(&mut self, number: u32, frame: &Frame) -> Result<bool> {
+        let unneeded = u64::from(frame.sealed) - self.needed_part(number, frame)?;
+        Ok(unneeded as f64 >= f64::from(frame.sealed) * UNUSED_SHARE_MIN)
+    }
+
+    /// Returns whether frames that are kept are encoded against a frame.
+    pub(super) fn has_dependents(&mut self, frame: u32) -> Result<bool> {
+        let mut at = self.dependents.start(frame)?;
+        while let Some(dependent) = self.dependents.second(at, frame)? {
+            if self.kept.contains(dependent) {
+                return Ok(true);
+            }
+            at += 1;
+        }
+        Ok(false)
+    }
+}
+
+/// Returns for each frame how many bytes of its chunks these snapshots need.
+fn needed_bytes(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Array<u32>> {
+    let (index, scratch) = (&loaded.index, repository.scratch());
+    let reader = repository.tree_reader()?;
+    let mut reach = Reach::new(repository, &reader);
+    let mut met = Bits::new(&scratch, index.ordinals())?;
+    let mut needed: Array<u32> = Array::zeros(&scratch, index.stored_frames().into())?;
+    let mut need = |id: &ChunkId, length: u32, _| {
+        // A chunk that is lost needs nothing.
+        if let Some(place) = index.get_stored(id)
+            && met.insert(index.ordinal(place))?
+        {
+            let before = needed.get(place.frame.into())?;
+            needed.set(place.frame.into(), before.saturating_add(length))?;
+        }
+        Ok(())
+    };
+    for info in snapshots {
+        reach.visit(&info.snapshot.root, &mut need)?;
+    }
+    repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
+    Ok(needed)
+}
+
+/// Returns pairs of a frame and a base frame, and the same the other way round.
+fn dependencies(repository: &Repository, loaded: &LoadedIndex) -> Result<(Pairs, Pairs)> {
+    let scratch = repository.scratch();
+    if !loaded.index.has_deltas() {
+        let none = || PairSorter::new(&scratch).finish();
+        return Ok((none()?, none()?));
+    }
+    let mut dependencies = Dependencies::read(&scratch, loaded, None, &repository.monitor)?;
+    Ok((dependencies.bases(&scratch)?, dependencies.into_dependents()))
+}
+
+/// Returns these frames with all that they are decoded from.
+fn with_bases(frames: &NumberSet, bases: &mut Pairs) -> Result<NumberSet> {
+    let mut found = NumberSet::default();
+    let mut todo = Vec::new();
+    for frame in frames.iter() {
+        todo.push(frame);
+        while let Some(frame) = todo.pop() {
+            if found.insert(frame) {
+                let mut at = bases.start(frame)?;
+                while let Some(base) = bases.second(at, frame)? {
+                    todo.push(base);
+                    at += 1;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
