@@ -167,13 +167,13 @@ impl Monitor {
 
     /// Returns the path of a file that a backup or a restore has come to since the last call, or the same
     /// as then; `None` if there was none yet. Only a call makes the operation note the next small file, so
-    /// this costs nothing if nobody asks.
+    /// this costs nothing if no progress is shown.
     pub fn path(&self) -> Option<PathBuf> {
         self.is_path_wanted.store(true, Ordering::Relaxed);
         self.path.lock().expect("no holder of this lock panics").clone()
     }
 
-    /// Notes the path of a file that the operation has come to, if somebody asked.
+    /// Notes the path of a file that the operation has come to, if progress is shown.
     pub(crate) fn note_path(&self, path: impl FnOnce() -> PathBuf) {
         if self.is_path_wanted.load(Ordering::Relaxed) && self.is_path_wanted.swap(false, Ordering::Relaxed) {
             self.show_path(path());

@@ -46,7 +46,7 @@ pub(crate) struct ForgetArgs {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// Whether a profile gave the rules: nobody is asked, and only the loss of a whole group is refused.
+    /// Whether a profile gave the rules: there is no question, and only the loss of a whole group is refused.
     #[arg(skip)]
     pub(crate) by_profile: bool,
 }
@@ -123,7 +123,7 @@ pub(crate) struct PruneArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PruneLimits {
-    /// Leave so much that nobody needs in packs that also have what is needed: a share of what is needed, or a size
+    /// Leave so much that no snapshot needs in packs that also have what is needed: a share of what is needed, or a size
     #[arg(long, value_name = "SHARE|SIZE", value_parser = limit, default_value = "5%")]
     pub(crate) max_unused: Limit,
     /// Move no more than this in one run: a share of what is needed, or a size [default: no limit]

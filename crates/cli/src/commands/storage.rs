@@ -12,7 +12,7 @@ use crate::args::StorageCommand;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
-/// The folder of a repository with the fewest files. Nobody takes the objects of a probe for keys.
+/// The folder of a repository with the fewest files. The objects of a probe are not taken for keys.
 const FOLDER: &str = "keys";
 
 pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Outcome> {

@@ -83,7 +83,7 @@ pub(super) fn unfinished(out: &mut Out, found: &Unfinished) -> Result<()> {
     packs(out, found.doomed, "doomed", "the next prune deletes")?;
     if found.untrusted_index_files > 0 {
         out.line(format!(
-            "{} that nobody uses, of backups that a prune has ended; the next prune deletes them",
+            "{} not used, of backups that a prune has ended; the next prune deletes them",
             counted(found.untrusted_index_files, "index file", "index files")
         ))?;
     }

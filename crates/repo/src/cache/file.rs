@@ -126,7 +126,7 @@ impl SealedFile {
         Ok(plain)
     }
 
-    /// Deletes the file. Whoever has it open can read on.
+    /// Deletes the file. Processes that have it open can read on.
     pub(crate) fn delete(&self) {
         // It may be gone already; if it can't be deleted, the next command tries again.
         let _ = std::fs::remove_file(&self.path);

@@ -90,9 +90,9 @@ pub struct Unfinished {
     pub log_entry: u64,
     /// Condemned packs that are still there: a backup does not use them.
     pub condemned: PackBytes,
-    /// Doomed packs that are still there: nobody uses them.
+    /// Doomed packs that are still there: no process uses them.
     pub doomed: PackBytes,
-    /// Index files that nobody uses, because a prune may have ended the backup that wrote them.
+    /// Index files that are not used, because a prune may have ended the backup that wrote them.
     pub untrusted_index_files: u64,
     /// Frames in stored packs that can't be decoded because a base is gone, that no snapshot needs, and that no
     /// backup relies on.

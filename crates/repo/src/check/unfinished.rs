@@ -53,7 +53,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    /// Looks at the entries of the log before the last. Nobody reads them as long as the last can be read; loading
+    /// Looks at the entries of the log before the last. They are not read as long as the last can be read; loading
     /// the index has told of the others.
     fn older_entries(&self, state: &PruneState) -> Result<()> {
         let files = &self.repository.files;

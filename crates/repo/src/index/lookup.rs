@@ -47,7 +47,7 @@ pub(crate) struct Index {
     /// Frames beyond the end of a pack that is cut short, and frames that depend on chunks lost with a
     /// pack. Their chunks count as unknown.
     lost: NumberSet,
-    /// Frames whose chunks are to be stored again, and frames that nobody needs. Their chunks count as unknown,
+    /// Frames whose chunks are to be stored again, and frames that are not needed. Their chunks count as unknown,
     /// but are read where others are encoded against them.
     hidden: NumberSet,
     /// Chunks of hidden frames in `memory` that were stored again.

@@ -194,7 +194,7 @@ struct OpenPacks<'a> {
 }
 
 impl OpenPacks<'_> {
-    /// Adds a frame to its pack, and sends off what is full. Returns false if nobody receives it.
+    /// Adds a frame to its pack, and sends off what is full. Returns false if the receivers are gone.
     fn add(&mut self, due: &FrameDue, frame: &EncodedFrame) -> bool {
         let slot = match (due.kind, frame.depth) {
             (PackKind::Metadata, _) => &mut self.metadata,
@@ -230,14 +230,14 @@ impl OpenPacks<'_> {
         whole.is_none_or(|whole| self.send(whole)) && self.send(full)
     }
 
-    /// Sends off a pack. Returns false if nobody receives it.
+    /// Sends off a pack. Returns false if the receivers are gone.
     fn send(&mut self, pack: OpenPack) -> bool {
         let due = pack.finish(self.full);
         self.full += 1;
         self.packs.send(Upload::Pack(due)).is_ok()
     }
 
-    /// Sends off all packs, whole frames before what may need them. Returns false if nobody receives them.
+    /// Sends off all packs, whole frames before what may need them. Returns false if the receivers are gone.
     fn send_all(&mut self) -> bool {
         let open = [self.metadata.take(), self.whole.take(), self.deltas.take()];
         open.into_iter().flatten().all(|pack| self.send(pack))

@@ -29,7 +29,7 @@ struct Use {
     needed: u64,
     /// Of frames that are only decoded for others.
     bases: u64,
-    /// Of what nobody needs, or will need once other frames are encoded anew.
+    /// Of what is not needed, or will not be once other frames are encoded anew.
     unused: u64,
 }
 
@@ -77,8 +77,11 @@ impl<'a> Choice<'a> {
             goes: NumberSet::default(),
             moved: 0,
         };
-        let packs_anew: Vec<u32> = choice.anew.iter().map(|frame| loaded.index.frame(frame).pack).collect();
-        packs_anew.into_iter().for_each(|pack| choice.add(pack));
+        let mut packs_anew = NumberSet::default();
+        for frame in choice.anew.iter() {
+            packs_anew.insert(loaded.index.frame(frame).pack);
+        }
+        packs_anew.iter().for_each(|pack| choice.add(pack));
         let has_anew = !choice.anew.is_empty();
         choice.whole();
         choice.worst_first(limits.unused, limits.repacked);
@@ -158,7 +161,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// A pack that stays may have frames which nobody needs, and whose bases are in packs that go: it goes as
+    /// A pack that stays may have frames which are not needed, and whose bases are in packs that go: it goes as
     /// well or, if that were to cost too much, those packs stay. Returns whether none of them had to.
     fn with_dependents(&mut self, repack_max: u64) -> Result<bool> {
         let (before, moved_before) = (self.goes.iter().collect::<Vec<_>>(), self.moved);

@@ -7,7 +7,7 @@ use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
 
-/// A pack with a smaller share that nobody needs is left as it is: to free a byte would take eight that are
+/// A pack with a smaller share of what is not needed is left as it is: to free a byte would take eight that are
 /// moved, read and written.
 pub(super) const UNUSED_SHARE_MIN: f64 = 0.2;
 

@@ -130,7 +130,7 @@ impl Repository {
         };
         self.list_whole_packs(&loaded)?;
         if plan.goes.is_empty() {
-            return Ok(Emptied::Condemned(condemned));
+            return Ok(Emptied::Condemned(Box::new(condemned)));
         }
         let (moves, goes) = self.repack(&loaded, &plan, summary)?;
         condemned.moves = moves;
@@ -143,7 +143,7 @@ impl Repository {
                 encoded => encoded?,
             }
         }
-        let Some((entry, known)) = self.condemnation(&before, goes)? else {
+        let Some(Condemnation { entry, known }) = self.condemnation(&before, goes)? else {
             return Ok(Emptied::Overtaken);
         };
         condemned.known = known;
@@ -152,15 +152,14 @@ impl Repository {
             None => true,
         };
         Ok(match is_first {
-            true => Emptied::Condemned(condemned),
+            true => Emptied::Condemned(Box::new(condemned)),
             false => Emptied::Overtaken,
         })
     }
 
     /// Returns the entry that condemns those of these packs that can go, if any can. `None` if the log has gone
     /// on since `before`.
-    #[allow(clippy::type_complexity, reason = "two results of one computation")]
-    fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<(Option<Entry>, Option<Known>)>> {
+    fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots()?;
         let all = LoadedIndex::load(self, View::Writer)?;
@@ -172,7 +171,7 @@ impl Repository {
         let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
         packs.sort_unstable();
         if packs.is_empty() {
-            return Ok(Some((None, None)));
+            return Ok(Some(Condemnation::default()));
         }
         let mut entry = Entry {
             fence: before.number + 1,
@@ -187,7 +186,10 @@ impl Repository {
         });
         // Packs that were condemned before were looked at by another pruner, at another time.
         let known = before.entry.batches.is_empty().then_some(known);
-        Ok(Some((Some(entry), known)))
+        Ok(Some(Condemnation {
+            entry: Some(entry),
+            known,
+        }))
     }
 
     /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `known` says what was
@@ -305,11 +307,18 @@ impl Repository {
 
 /// How an attempt to empty and condemn packs ended.
 enum Emptied {
-    Condemned(Condemned),
+    Condemned(Box<Condemned>),
     /// Another pruner was faster.
     Overtaken,
     /// A chunk that was to be encoded anew can't be read.
     Unreadable(Error),
+}
+
+/// An entry that condemns packs, if any can go, and what was looked at for it.
+#[derive(Default)]
+struct Condemnation {
+    entry: Option<Entry>,
+    known: Option<Known>,
 }
 
 /// What was done before packs were condemned.

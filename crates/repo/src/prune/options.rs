@@ -33,7 +33,7 @@ const CACHE_AGE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// How much that nobody needs may stay in packs that also have what is needed. Packs are written anew, those
+    /// How much that no snapshot needs may stay in packs that also have what is needed. Packs are written anew, those
     /// with the most first, until no more is left, or until the rest would cost more than eight bytes moved
     /// for each one freed. Default: 5 %.
     pub max_unused: Limit,
@@ -89,7 +89,7 @@ pub struct PruneEstimate {
     pub needed: u64,
     /// Bytes of frames that are needed only to decode others.
     pub bases: u64,
-    /// Bytes that nobody needs.
+    /// Bytes that no snapshot needs, not even as bases.
     pub unused: u64,
     /// Packs that go as a whole.
     pub packs_deleted: u64,

@@ -79,7 +79,7 @@ impl Choice<'_> {
     /// Adds the deltas that only serve as bases, where little must be encoded anew for them: the deepest first.
     fn deltas(&mut self) -> Result<()> {
         for depth in (1..=DEPTH_MAX).rev() {
-            for number in self.bases_of_depth(Some(depth))? {
+            for number in self.bases_of_depth(Some(depth))?.iter() {
                 if let Some(together) = self.together(number, TOGETHER_MAX)?
                     && together.encoded <= together.freed.saturating_mul(ENCODED_PER_FREED_MAX)
                 {
@@ -92,7 +92,7 @@ impl Choice<'_> {
 
     /// Adds all frames that only serve as bases.
     fn all_bases(&mut self) -> Result<()> {
-        for number in self.bases_of_depth(None)? {
+        for number in self.bases_of_depth(None)?.iter() {
             if let Some(together) = self.together(number, usize::MAX)? {
                 self.add(together);
             }
@@ -101,8 +101,8 @@ impl Choice<'_> {
     }
 
     /// Returns the frames of this depth, or of any, of which little or nothing is needed but as bases.
-    fn bases_of_depth(&mut self, depth: Option<u8>) -> Result<Vec<u32>> {
-        let mut found = Vec::new();
+    fn bases_of_depth(&mut self, depth: Option<u8>) -> Result<NumberSet> {
+        let mut found = NumberSet::default();
         let facts = &mut *self.facts;
         self.loaded.index.each_frame(|number, frame| {
             let is_wanted = facts.kept.contains(number)
@@ -114,7 +114,7 @@ impl Choice<'_> {
                     }
                 };
             if is_wanted {
-                found.push(number);
+                found.insert(number);
             }
             Ok(())
         })?;
@@ -175,7 +175,7 @@ pub(super) struct HeldBases {
 }
 
 impl HeldBases {
-    /// Finds them. `stays` are the frames that stay, moved or not.
+    /// Finds them, if the frames `anew` go.
     pub(super) fn find(
         repository: &Repository,
         scratch: &Scratch,

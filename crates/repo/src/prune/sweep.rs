@@ -1,5 +1,5 @@
-//! Deleting doomed packs: index files and sketches are written without them first. Anybody may do this at any
-//! time, and several at once.
+//! Deleting doomed packs: index files and sketches are written without them first. Any process may do this at
+//! any time, and several at once.
 
 use ibid_format::sketches::Sketches;
 use ibid_format::{FileId, index as index_file};

@@ -272,7 +272,7 @@ impl Repairing<'_> {
                 Err(error) => return Err(error),
             };
             let others = file.packs().filter(|pack| !packs.contains(&pack.id)).count();
-            // Nobody reads a file that is not trusted; a pruner deletes it.
+            // Index files that are not trusted are not read; a pruner deletes them.
             if others == file.packs().len() || !state.trusts(id, file.epoch()) {
                 continue;
             }
