@@ -123,7 +123,7 @@ pub(crate) struct PruneArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PruneLimits {
-    /// Leave so much that no snapshot needs in packs that also have what is needed: a share of what is needed, or a size
+    /// Leave so much in packs that no snapshot needs: a share of what is needed, or a size
     #[arg(long, value_name = "SHARE|SIZE", value_parser = limit, default_value = "5%")]
     pub(crate) max_unused: Limit,
     /// Move no more than this in one run: a share of what is needed, or a size [default: no limit]
