@@ -1,4 +1,4 @@
-//! The chart of README, drawn from run files: repository sizes by tool.
+//! The charts of README and of the aging of repositories, drawn from run files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::aging;
 use crate::record::{self, CorpusInfo, Outcome, Repositories};
 use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The picture has a panel for each corpus: the size of each tool's repository after all versions, and the CPU time that \
-the backups took. If several files have the same corpus, the first one counts.
+the backups took. If several files have the same corpus, the first one counts. A single file of `aging` gives the \
+sizes over time instead.
 
 Examples:
   ibid-bench charts run.json --out size.svg")]
 pub(crate) struct Options {
-    /// Run files that `repositories --json` wrote
+    /// Run files that `repositories --json` wrote, or one of `aging --json`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the picture into this file, as SVG
@@ -27,8 +29,14 @@ pub(crate) struct Options {
 
 /// Draws the chart.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let panels = panels(&options.files)?;
-    std::fs::write(&options.out, draw(&panels)).with_context(|| format!("writing {}", options.out.display()))
+    let picture = match &options.files[..] {
+        [file] => match record::read(file)?.outcome {
+            Outcome::Aging(found) => aging::draw(&found),
+            _ => draw(&panels(&options.files)?),
+        },
+        files => draw(&panels(files)?),
+    };
+    std::fs::write(&options.out, picture).with_context(|| format!("writing {}", options.out.display()))
 }
 
 /// The panel of one corpus.
