@@ -60,7 +60,7 @@ pub(crate) struct Options {
     /// Add a dump of this size to the tree
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
     dump_size: u64,
-    /// Spread the versions in this folder over the days, and call them so
+    /// Take the versions in this folder, spread over the days, and call them so
     #[arg(long = "corpus", value_name = "NAME=DIR")]
     corpora: Vec<Corpus>,
     /// Compare these tools: ibid, restic, borg

@@ -167,7 +167,8 @@ fn day_of(time: &str) -> Result<u32> {
         .and_then(|text| text.parse().ok())
         .with_context(|| format!("{time:?} is no time"))?;
     let days = FIRST_DAY.until(date)?.get_days();
-    u32::try_from(days + 1).with_context(|| format!("{time:?} is before the first day"))
+    let day = u32::try_from(days + 1).ok().filter(|day| *day > 0);
+    day.with_context(|| format!("{time:?} is before the first day"))
 }
 
 #[cfg(test)]

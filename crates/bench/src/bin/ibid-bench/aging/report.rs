@@ -83,7 +83,7 @@ fn results(series: &Series, tools: &[&str]) -> String {
         row("CPU of all `forget`, s", &total(|day| day.forget.cpu_s)),
         row("CPU of all prunes, s", &total(|day| day.prune.cpu_s)),
         row("… without opening, s", &|tool| {
-            Some(format!("{:.1}", series.prune_cpu(tool).1))
+            Some(format!("{:.1}", series.prune_cpu(tool).1?))
         }),
         row("wall time of all prunes, s", &total(|day| day.prune.wall_s)),
         row(
@@ -135,11 +135,14 @@ fn goals(series: &Series) -> Vec<Goal> {
     }
     let ((ours, ours_alone), (restic, restic_alone)) = (series.prune_cpu("ibid"), series.prune_cpu("restic"));
     if ours > 0.0 && restic > 0.0 {
+        let alone = match (ours_alone, restic_alone) {
+            (Some(ours), Some(restic)) if restic > 0.0 => format!(", without opening {:.2}", ours / restic),
+            _ => String::new(),
+        };
         goals.push(Goal {
             text: format!(
-                "CPU of prunes at most {CPU_RATIO} of restic's: {:.2}, without opening {:.2}",
-                ours / restic,
-                ours_alone / restic_alone.max(f64::MIN_POSITIVE)
+                "CPU of prunes at most {CPU_RATIO} of restic's: {:.2}{alone}",
+                ours / restic
             ),
             reached: ours <= CPU_RATIO * restic,
         });

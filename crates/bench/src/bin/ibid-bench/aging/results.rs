@@ -14,7 +14,7 @@ pub(crate) struct Aging {
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
     pub(crate) tools: Vec<ToolInfo>,
-    /// The commands of the first day.
+    /// The commands of one day.
     pub(crate) commands: Vec<String>,
     pub(crate) series: Vec<Series>,
 }
@@ -91,13 +91,12 @@ impl Series {
     }
 
     /// Returns the CPU seconds of all prunes of a tool: as measured, and less the median of what
-    /// opening the repository takes.
-    pub(super) fn prune_cpu(&self, tool: &str) -> (f64, f64) {
+    /// opening the repository takes, if that was measured.
+    pub(super) fn prune_cpu(&self, tool: &str) -> (f64, Option<f64>) {
         let measured: f64 = self.of(tool).map(|day| day.prune.cpu_s).sum();
         let open: Vec<f64> = self.fresh_of(tool).map(|fresh| fresh.open.cpu_s).collect();
-        let open = median(&open).unwrap_or(0.0);
-        let alone = self.of(tool).map(|day| (day.prune.cpu_s - open).max(0.0)).sum();
-        (measured, alone)
+        let alone = |open: f64| self.of(tool).map(|day| (day.prune.cpu_s - open).max(0.0)).sum();
+        (measured, median(&open).map(alone))
     }
 }
 

@@ -213,7 +213,7 @@ mod tests {
             make_parent(&path).unwrap();
             std::fs::write(path, format!("line {number}\n").repeat(50)).unwrap();
         }
-        let original = Original::choose(&from, 20_000, 4000, 1).unwrap();
+        let original = Original::choose(&from, 10_000, 4000, 1).unwrap();
         assert!((20..40).contains(&original.names.len()), "{}", original.names.len());
         let tree = |name: &str, days: &[u32], seed: u64| {
             let to = folder.path().join(name);
