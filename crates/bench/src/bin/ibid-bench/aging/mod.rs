@@ -32,7 +32,7 @@ use crate::{files, measure, report as output};
 /// How many times each restore is timed.
 const RESTORES: usize = 3;
 /// The most rounds, so that no backup is of a day to come: the first one is of [`program::FIRST_DAY`].
-const ROUNDS_MOST: i64 = 300;
+const DAYS_MOST: i64 = 300;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -67,7 +67,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_values = ["ibid", "restic", "borg"])]
     tools: Vec<Kind>,
     /// Back up on N days
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MOST))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=DAYS_MOST))]
     rounds: u32,
     /// Compare ibid with a fresh repository every N rounds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
