@@ -1,14 +1,26 @@
-//! The chart in README is the one that the run files give.
+//! The charts in the documents are those that the run files give.
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn the_picture_of_readme_is_drawn_from_run_files() {
+    let runs = ["all", "rivals"].map(|name| format!("2026-11-23-repositories-{name}-epyc.json"));
+    check(&runs, "size.svg");
+}
+
+#[test]
+fn the_picture_of_aging_is_drawn_from_run_files() {
+    let runs = ["tree", "lnx"].map(|name| format!("2026-11-24-aging-{name}.json"));
+    check(&runs, "aging.svg");
+}
+
+/// Fails unless the picture in `docs/images` is what these runs give.
+fn check(runs: &[String; 2], picture: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let runs = ["all", "rivals"].map(|name| root.join(format!("runs/2026-11-23-repositories-{name}-epyc.json")));
+    let runs = runs.each_ref().map(|name| root.join("runs").join(name));
     let folder = tempfile::tempdir().unwrap();
-    let drawn = folder.path().join("size.svg");
+    let drawn = folder.path().join(picture);
     let status = Command::new(env!("CARGO_BIN_EXE_ibid-bench"))
         .arg("charts")
         .args(&runs)
@@ -16,10 +28,10 @@ fn the_picture_of_readme_is_drawn_from_run_files() {
         .arg(&drawn)
         .status();
     assert!(status.unwrap().success());
-    let committed = root.join("../../docs/images/size.svg");
+    let committed = root.join("../../docs/images").join(picture);
     assert!(
         std::fs::read(&drawn).unwrap() == std::fs::read(committed).unwrap(),
-        "draw it anew: ibid-bench charts {} --out docs/images/size.svg",
+        "draw it anew: ibid-bench charts {} --out docs/images/{picture}",
         runs.map(|run| run.display().to_string()).join(" ")
     );
 }

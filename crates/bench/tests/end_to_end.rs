@@ -258,6 +258,69 @@ fn commands_on_much_of_everything_are_shown_with_their_memory() {
 }
 
 #[test]
+fn repositories_age_beside_fresh_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    versions(&folder.path().join("tiny"));
+    std::fs::create_dir(folder.path().join("texts")).unwrap();
+    for number in 0..20 {
+        let text = format!("line of text {number}\n").repeat(40);
+        std::fs::write(folder.path().join(format!("texts/{number}.txt")), text).unwrap();
+    }
+    let ibid = ibid();
+    let tools: Vec<_> = ["ibid", "restic", "borg"]
+        .into_iter()
+        .filter(|tool| *tool == "ibid" || installed(tool))
+        .collect();
+    // Ten days, of which the rules keep eight: seven days, and the end of the first week. borg and restic
+    // keep one or two more.
+    let shown = bench_ok(&[
+        "aging",
+        "--ibid",
+        ibid.to_str().expect("text"),
+        "--tree",
+        &at("texts"),
+        "--dump-size",
+        "20KiB",
+        "--corpus",
+        &format!("tiny={}", at("tiny")),
+        "--tools",
+        &tools.join(","),
+        "--rounds",
+        "10",
+        "--every",
+        "6",
+        "--json",
+        &at("run.json"),
+    ]);
+    assert!(
+        shown.contains("tree: 10 days") && shown.contains("tiny: 10 days"),
+        "{shown}"
+    );
+    assert!(shown.contains("size within 1.1 of a fresh repository"), "{shown}");
+    assert_eq!(bench_ok(&["table", &at("run.json")]), shown);
+
+    let record = read(&folder.path().join("run.json"));
+    for series in record["outcome"]["aging"]["series"].as_array().expect("series") {
+        assert_eq!(series["days"].as_array().unwrap().len(), 10 * tools.len());
+        let prune = &series["days"][0]["said"];
+        assert!(prune["done"]["freed_bytes"].is_u64(), "what ibid's prune said: {prune}");
+        let fresh = series["fresh"].as_array().unwrap();
+        assert_eq!(fresh.len(), 1 + tools.len(), "ibid on day 6, all tools on day 10");
+        let days: Vec<_> = fresh[1]["snapshots"].as_array().unwrap().iter().collect();
+        assert!((8..10).contains(&days.len()) && *days[days.len() - 1] == 10, "{days:?}");
+    }
+    bench_ok(&["charts", &at("run.json"), "--out", &at("aging.svg")]);
+    let picture = std::fs::read_to_string(at("aging.svg")).unwrap();
+    assert_eq!(picture.matches("<polyline").count(), 2 * tools.len());
+    assert_eq!(
+        picture.matches("class=\"fresh\"").count(),
+        2 * (1 + 2),
+        "in the legend, and on two days"
+    );
+}
+
+#[test]
 fn a_run_that_can_not_be_fair_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let tiny = folder.path().join("tiny");
@@ -270,6 +333,11 @@ fn a_run_that_can_not_be_fair_is_refused() {
     };
     let twice = ["repositories", "--corpus", &corpus, "--tools", "ibid,ibid"];
     fails(&twice, "given twice");
+    fails(&["aging", "--corpus", &corpus, "--tools", "ibid,ibid"], "given twice");
+    fails(
+        &["aging", "--corpus", &corpus, "--tools", "zpaq"],
+        "zpaq is not compared here",
+    );
     fails(&["repositories", "--corpus", "tiny"], "NAME=DIR");
     fails(
         &["repositories", "--corpus", &corpus, "--ibid", "no/such/program"],

@@ -37,6 +37,7 @@ fn every_command_has_its_section() {
         "index",
         "similarity",
         "soak",
+        "aging",
         "databases",
         "table",
         "charts",

@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 22] = [
     &["chunk"],
     &["chunkers"],
     &["duplicate-locality"],
@@ -21,6 +21,7 @@ const COMMANDS: [&[&str]; 21] = [
     &["index"],
     &["similarity"],
     &["soak"],
+    &["aging"],
     &["databases"],
     &["table"],
     &["charts"],

@@ -1,4 +1,4 @@
-//! The chart of README, drawn from run files: repository sizes by tool.
+//! The charts of README and of the aging of repositories, drawn from run files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::aging::{self, Aging};
 use crate::record::{self, CorpusInfo, Outcome, Repositories};
 use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The picture has a panel for each corpus: the size of each tool's repository after all versions, and the CPU time that \
-the backups took. If several files have the same corpus, the first one counts.
+the backups took. If several files have the same corpus, the first one counts. Files of `aging` give sizes over \
+time instead.
 
 Examples:
   ibid-bench charts run.json --out size.svg")]
 pub(crate) struct Options {
-    /// Run files that `repositories --json` wrote
+    /// Run files that `repositories --json` or `aging --json` wrote
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the picture into this file, as SVG
@@ -25,10 +27,29 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
-/// Draws the chart.
+/// Draws the chart: that of the first file's experiment.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let panels = panels(&options.files)?;
-    std::fs::write(&options.out, draw(&panels)).with_context(|| format!("writing {}", options.out.display()))
+    let first = options.files.first().context("a file is required")?;
+    let picture = match record::read(first)?.outcome {
+        Outcome::Aging(_) => aging::draw(&all_aging(&options.files)?),
+        _ => draw(&panels(&options.files)?),
+    };
+    std::fs::write(&options.out, picture).with_context(|| format!("writing {}", options.out.display()))
+}
+
+/// Returns the series of all files, with the tools of the first.
+fn all_aging(files: &[PathBuf]) -> Result<Aging> {
+    let mut all: Option<Aging> = None;
+    for file in files {
+        let Outcome::Aging(found) = record::read(file)?.outcome else {
+            bail!("{} is not a run of `aging`", file.display());
+        };
+        match &mut all {
+            Some(all) => all.series.extend(found.series),
+            None => all = Some(found),
+        }
+    }
+    all.context("a file is required")
 }
 
 /// The panel of one corpus.

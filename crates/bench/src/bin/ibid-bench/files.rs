@@ -1,8 +1,11 @@
 //! Operations on files and folders: copying, summing, comparing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -43,6 +46,42 @@ pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
     let found = entries(folder)?;
     let of_files = found.iter().filter(|(_, kind)| *kind == Entry::File);
     of_files.map(|(path, _)| Ok(path.metadata()?.len())).sum()
+}
+
+/// Returns the number of files below a folder.
+pub(crate) fn count(folder: &Path) -> Result<u64> {
+    Ok(names(folder)?.len() as u64)
+}
+
+/// Returns the paths of all files below a folder, relative to it and in order.
+pub(crate) fn names(folder: &Path) -> Result<Vec<PathBuf>> {
+    let found = entries(folder)?;
+    let of_files = found.iter().filter(|(_, kind)| *kind == Entry::File);
+    of_files
+        .map(|(path, _)| Ok(path.strip_prefix(folder)?.to_owned()))
+        .collect()
+}
+
+/// What tells a file from a later one of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) bytes: u64,
+    modified: SystemTime,
+    inode: u64,
+}
+
+/// Returns the stamps of all files below a folder.
+pub(crate) fn stamps(folder: &Path) -> Result<BTreeMap<PathBuf, Stamp>> {
+    let stamp = |name: PathBuf| {
+        let found = folder.join(&name).metadata()?;
+        let stamp = Stamp {
+            bytes: found.len(),
+            modified: found.modified()?,
+            inode: found.ino(),
+        };
+        Ok((name, stamp))
+    };
+    names(folder)?.into_iter().map(stamp).collect()
 }
 
 /// Removes a file, or a folder with its contents, if it exists.

@@ -4,6 +4,7 @@
 //! experiment.
 #![forbid(unsafe_code)]
 
+mod aging;
 mod args;
 mod charts;
 mod chunk_sizes;
@@ -80,6 +81,7 @@ fn run(command: Command, quiet: bool) -> Result<Outcome> {
         Command::Index(options) => done(index_lookups::run(&options, quiet)),
         Command::Similarity(options) => done(similarity::run(&options, quiet)),
         Command::Soak(options) => done(soak::run(&options, quiet)),
+        Command::Aging(options) => done(aging::run(&options, quiet)),
         Command::Databases(options) => done(databases::run(&options)),
         Command::DatabasesStage { order } => done(databases::run_stage(&order)),
         Command::Charts(options) => done(charts::run(&options)),

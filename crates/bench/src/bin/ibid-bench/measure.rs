@@ -35,12 +35,28 @@ pub(crate) fn run_fed(
     work: &Path,
     feed: impl FnOnce(&mut ChildStdin) -> std::io::Result<()>,
 ) -> Result<Cost> {
+    run_with(command, shown, work, Stdio::null(), feed)
+}
+
+/// Does the same as [`run`], and returns what the command printed.
+pub(crate) fn run_printing(command: &mut Command, shown: &str, work: &Path) -> Result<(Cost, String)> {
+    let printed = work.join("stdout");
+    let out = File::create(&printed)?;
+    let cost = run_with(command, shown, work, out.into(), |_| Ok(()))?;
+    let text = std::fs::read(&printed).with_context(|| format!("reading what {shown} printed"))?;
+    Ok((cost, String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn run_with(
+    command: &mut Command,
+    shown: &str,
+    work: &Path,
+    out: Stdio,
+    feed: impl FnOnce(&mut ChildStdin) -> std::io::Result<()>,
+) -> Result<Cost> {
     let said = work.join("stderr");
     rustix::fs::syncfs(File::open(work)?).context("flushing the file system")?;
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(File::create(&said)?);
+    command.stdin(Stdio::piped()).stdout(out).stderr(File::create(&said)?);
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("starting {shown}"))?;
     let mut input = child.stdin.take().expect("it is piped");

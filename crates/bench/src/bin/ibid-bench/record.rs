@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::aging::Aging;
 use crate::databases::Records;
 use crate::measure::Cost;
 
@@ -32,6 +33,7 @@ pub(crate) enum Outcome {
     IndexLookups(IndexLookups),
     Similarity(SimilarityRun),
     Soak(Soak),
+    Aging(Aging),
     Records(Records),
 }
 

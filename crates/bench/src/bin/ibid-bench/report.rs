@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::aging;
 use crate::databases::{self, Records};
 use crate::record::{
     IndexLookups, Outcome, RandomRead, Record, Repositories, Row, Sample, SimilarityRun, Soak, SoakStep, Step,
@@ -82,6 +83,7 @@ pub(crate) fn markdown(record: &Record) -> String {
         Outcome::IndexLookups(found) => index_lookups(found, &mut out),
         Outcome::Similarity(found) => similarity(found, &mut out),
         Outcome::Soak(found) => soak(found, &mut out),
+        Outcome::Aging(found) => aging::markdown(found, &mut out),
         Outcome::Records(found) => records(found, &mut out),
     }
     out
@@ -410,7 +412,7 @@ fn number(value: f64) -> String {
 
 /// Returns a Markdown table whose columns are aligned: the first line is the header, and all
 /// columns but the first are numbers.
-fn table(lines: &[Vec<String>]) -> String {
+pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {
         lines

@@ -28,7 +28,7 @@ pub(crate) use value::count;
 
 use crate::corpus::Corpus;
 use crate::tools::Kind;
-use crate::{charts, databases, index_lookups, random_read, similarity, soak};
+use crate::{aging, charts, databases, index_lookups, random_read, similarity, soak};
 
 const AFTER_HELP: &str = "\
 Figures of a machine that does other things as well differ from run to run.
@@ -122,6 +122,8 @@ Examples:
     Similarity(similarity::Options),
     /// Show that ibid stays within its memory, with far more chunks, files and snapshots than fit into it
     Soak(soak::Options),
+    /// Show what months of backups, `forget` and `prune` do to a repository: size, CPU, restores
+    Aging(aging::Options),
     /// Compare the record store with databases: size, CPU, memory, time to read a record
     Databases(databases::Options),
     /// Run one stage of `databases`, in a process of its own

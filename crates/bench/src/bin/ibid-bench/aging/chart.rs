@@ -1,0 +1,161 @@
+//! The size of repositories over time, as SVG.
+
+use std::fmt::Write as _;
+
+use super::results::{Aging, Series};
+
+const WIDTH: f64 = 800.0;
+const MARGIN: f64 = 24.0;
+/// The height of the title, and of the name and legend of a panel.
+const HEAD: f64 = 50.0;
+const PANEL_HEAD: f64 = 56.0;
+const PLOT: f64 = 190.0;
+/// The height below a plot, for days, and the width beside it, for megabytes.
+const FOOT: f64 = 44.0;
+const SIDE: f64 = 56.0;
+
+/// Colours follow the reader's scheme, on a background of their own.
+const STYLE: &str = "\
+text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}\
+.card{fill:#fff;stroke:#d1d9e0}\
+.title{font-size:17px;font-weight:600}\
+.name{font-weight:600;font-size:14px}\
+.muted{fill:#59636e;font-size:12px}\
+.end{text-anchor:end}.mid{text-anchor:middle}\
+.grid{stroke:#d1d9e0;stroke-width:1}\
+.line{fill:none;stroke-width:2}\
+.ibid{stroke:#0969da}.restic{stroke:#bc4c00}.borg{stroke:#1a7f37}\
+.fresh{fill:#fff;stroke:#0969da;stroke-width:1.5}\
+@media(prefers-color-scheme:dark){\
+text{fill:#f0f6fc}\
+.card{fill:#0d1117;stroke:#3d444d}\
+.muted{fill:#9198a1}\
+.grid{stroke:#3d444d}\
+.ibid{stroke:#4493f8}.restic{stroke:#f0883e}.borg{stroke:#3fb950}\
+.fresh{fill:#0d1117;stroke:#4493f8}}";
+
+/// Draws a panel for each series: the size of every tool's repository, and of fresh ones of ibid.
+pub(crate) fn draw(found: &Aging) -> String {
+    let panel_height = PANEL_HEAD + PLOT + FOOT;
+    let height = HEAD + found.series.len() as f64 * panel_height + 6.0;
+    let mut svg = String::new();
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\" aria-labelledby=\"t d\">\n\
+         <title id=\"t\">Size of the repository over time</title>\n<desc id=\"d\">{}</desc>\n\
+         <style>{STYLE}</style>\n\
+         <rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n",
+        description(found),
+        WIDTH - 1.0,
+        height - 1.0,
+    );
+    let title = "Size of the repository after each day's backup, forget and prune, MB";
+    text(&mut svg, "title", MARGIN, 34.0, title);
+    for (at, series) in found.series.iter().enumerate() {
+        draw_panel(&mut svg, found, series, HEAD + at as f64 * panel_height);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn draw_panel(svg: &mut String, found: &Aging, series: &Series, y: f64) {
+    text(svg, "name", MARGIN, y + 20.0, &series.name);
+    legend(svg, found, y + 40.0);
+    let days = series.days.iter().map(|day| day.day).max().unwrap_or(1).max(2);
+    let largest = series.days.iter().map(|day| day.repository_bytes).max().unwrap_or(0);
+    let (step, most) = scale(largest as f64 / 1e6);
+    let (left, top) = (MARGIN + SIDE, y + PANEL_HEAD);
+    let width = WIDTH - MARGIN - left;
+    let x_of = |day: u32| left + f64::from(day - 1) / f64::from(days - 1) * width;
+    let y_of = |bytes: u64| top + PLOT * (1.0 - bytes as f64 / 1e6 / most);
+    for line in 0..=(most / step).round() as u32 {
+        let value = f64::from(line) * step;
+        let at = top + PLOT * (1.0 - value / most);
+        let end = left + width;
+        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{left} {at:.1}H{end}\"/>");
+        text(svg, "muted end", left - 8.0, (at + 4.0).round(), &format!("{value}"));
+    }
+    for day in [1, days.div_ceil(4), days.div_ceil(2), (3 * days).div_ceil(4), days] {
+        let at = x_of(day).round();
+        text(svg, "muted mid", at, top + PLOT + 18.0, &format!("day {day}"));
+    }
+    for tool in found.tools.iter().rev() {
+        let points: Vec<String> = series
+            .of(&tool.label)
+            .map(|day| format!("{:.1},{:.1}", x_of(day.day), y_of(day.repository_bytes)))
+            .collect();
+        let class = &tool.label;
+        let _ = writeln!(
+            svg,
+            "<polyline class=\"line {class}\" points=\"{}\"/>",
+            points.join(" ")
+        );
+    }
+    for fresh in series.fresh_of("ibid") {
+        let (x, y) = (x_of(fresh.day), y_of(fresh.fresh_bytes));
+        let _ = writeln!(svg, "<circle class=\"fresh\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
+    }
+}
+
+fn legend(svg: &mut String, found: &Aging, y: f64) {
+    let mut x = MARGIN;
+    for tool in &found.tools {
+        let (label, end) = (&tool.label, x + 22.0);
+        let _ = writeln!(svg, "<path class=\"line {label}\" d=\"M{x} {}H{end}\"/>", y - 4.0);
+        text(svg, "muted", end + 6.0, y, label);
+        x += 84.0;
+    }
+    let _ = writeln!(
+        svg,
+        "<circle class=\"fresh\" cx=\"{}\" cy=\"{}\" r=\"4\"/>",
+        x + 10.0,
+        y - 4.0
+    );
+    let what = "a fresh repository of ibid with the same snapshots";
+    text(svg, "muted", x + 22.0, y, what);
+}
+
+/// Returns the distance of grid lines and the end of the axis: 1, 2 or 5 times a power of ten.
+fn scale(largest: f64) -> (f64, f64) {
+    let largest = largest.max(0.001);
+    let power = 10f64.powf((largest / 5.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| largest / step <= 5.0)
+        .unwrap_or(10.0 * power);
+    (step, (largest / step).ceil() * step)
+}
+
+fn text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
+    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>");
+}
+
+/// Returns the last sizes as text, for readers who cannot see the chart.
+fn description(found: &Aging) -> String {
+    let of = |series: &Series| {
+        let sizes = found.tools.iter().filter_map(|tool| {
+            let day = series.of(&tool.label).last()?;
+            Some(format!("{} {:.1} MB", tool.label, day.repository_bytes as f64 / 1e6))
+        });
+        let fresh = series.fresh_of("ibid").next_back();
+        let fresh = fresh.map(|fresh| format!("ibid fresh {:.1} MB", fresh.fresh_bytes as f64 / 1e6));
+        let sizes: Vec<String> = sizes.chain(fresh).collect();
+        format!("{} at the end: {}.", series.name, sizes.join("; "))
+    };
+    found.series.iter().map(of).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scale;
+
+    #[test]
+    fn axes_end_on_round_numbers() {
+        assert_eq!(scale(43.0), (10.0, 50.0));
+        assert_eq!(scale(7.5), (2.0, 8.0));
+        assert_eq!(scale(200.0), (50.0, 200.0));
+        assert!(scale(0.0).1 > 0.0);
+    }
+}
