@@ -123,8 +123,8 @@ impl fmt::Display for Counts {
         } = self;
         write!(
             f,
-            "{snapshots} snapshots and {copies} copies acknowledged, {late_snapshots} and {late_copies} stored before a \
-             kill, {old} and {old_copies} forgotten; {} packs deleted, {} prunes waited; {} restores",
+            "{snapshots} snapshots and {copies} copies acknowledged, {late_snapshots} and {late_copies} stored before \
+             a kill, {old} and {old_copies} forgotten; {} packs deleted, {} prunes waited; {} restores",
             self.packs_deleted, self.waited, self.restored
         )
     }

@@ -66,7 +66,8 @@ impl Flags {
 }
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory|model|prune [--seed S] [--seeds N] [--rounds N] \
-                     [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] [--without RULE|each]";
+                     [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
+                     [--without RULE|each]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
