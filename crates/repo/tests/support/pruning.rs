@@ -262,8 +262,9 @@ fn at_rest(trees: &Trees, store: Arc<Memory>, known: &mut Known) -> Option<Strin
             };
             if let Some(what) = compare(&repository, &info, &trees.0[*tree].1) {
                 let report = repository.check(ReadData::All).unwrap();
+                let was_forgotten = known.forgotten.contains(id);
                 return Some(format!(
-                    "after {round} prunes: {what}: {:?} {:?}",
+                    "after {round} prunes: {what} (was to be forgotten: {was_forgotten}): {:?} {:?}",
                     report.faults, report.affected
                 ));
             }
