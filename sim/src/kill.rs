@@ -14,7 +14,21 @@ use crate::report::Report;
 use crate::support::crash::restores;
 use crate::support::{Contents, Folder, Random, contents, difference};
 
-const PASSWORD: &str = "a password for tests";
+/// The password of all repositories.
+pub(crate) const PASSWORD: &str = "a password for tests";
+/// A repository that opens quickly, stores many small files, and has so many chunks that they become runs of the
+/// cache.
+pub(crate) const INIT: [&str; 9] = [
+    "init",
+    "--argon2",
+    "64KiB:1:1",
+    "--average",
+    "1KiB",
+    "--frame",
+    "64KiB",
+    "--pack",
+    "1MiB",
+];
 
 struct Run<'a> {
     ibid: &'a str,
@@ -108,16 +122,8 @@ pub(crate) fn run(flags: &Flags) {
 
 impl Run<'_> {
     fn command(&self) -> Command {
-        let mut command = Command::new(self.ibid);
-        command
-            .env("IBID_PASSWORD", PASSWORD)
-            .arg("--repo")
-            .arg(&self.repository)
-            .arg("--cache-dir")
-            .arg(&self.cache)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        let mut command = command(self.ibid, &self.repository, &self.cache);
+        command.stdout(Stdio::null());
         command
     }
 
@@ -162,19 +168,7 @@ impl Run<'_> {
 
     fn init(&self) {
         let mut command = self.command();
-        // A repository that opens quickly, stores many small files, and has so many chunks that they
-        // become runs of the cache.
-        command.args([
-            "init",
-            "--argon2",
-            "64KiB:1:1",
-            "--average",
-            "1KiB",
-            "--frame",
-            "64KiB",
-            "--pack",
-            "1MiB",
-        ]);
+        command.args(INIT);
         self.whole(&mut command, "init");
     }
 
@@ -236,8 +230,7 @@ impl Run<'_> {
     }
 
     fn open(&self) -> Repository {
-        let place = Local::open(&self.repository).expect("the repository's folder");
-        Repository::open(Arc::new(place), Some(PASSWORD.as_bytes())).expect("the repository")
+        open(&self.repository)
     }
 
     fn snapshots(&self) -> Vec<String> {
@@ -280,6 +273,26 @@ impl Run<'_> {
         }
         unreachable!("now and then it is left alone")
     }
+}
+
+/// Returns a command of the program for this repository; its standard error is a pipe.
+pub(crate) fn command(ibid: &str, repository: &Path, cache: &Path) -> Command {
+    let mut command = Command::new(ibid);
+    command
+        .env("IBID_PASSWORD", PASSWORD)
+        .arg("--repo")
+        .arg(repository)
+        .arg("--cache-dir")
+        .arg(cache)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Opens the repository in this folder.
+pub(crate) fn open(repository: &Path) -> Repository {
+    let place = Local::open(repository).expect("the repository's folder");
+    Repository::open(Arc::new(place), Some(PASSWORD.as_bytes())).expect("the repository")
 }
 
 fn path_text(path: &Path) -> &str {

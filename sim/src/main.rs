@@ -6,13 +6,16 @@
 //! ibid-sim repair [--seeds N] [--seed S]     repairs of damaged repositories, crashed at random operations
 //! ibid-sim kill --ibid PATH [--rounds N] [--seed S] [--cache FOLDER]    the real program on a real disk, killed at
 //!                                            random moments, with a cache that is damaged now and then
+//! ibid-sim kill --ibid PATH --beside prunes [--rounds N] [--seed S] [--every N]    four backups, two prunes, a copy
+//!                                            and two users who forget at once, killed at random moments; all is
+//!                                            restored every N rounds
 //! ibid-sim model  [--seeds N] [--seed S] [--without RULE|each]    a model of the protocol of docs/prune.md
 //! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each]    backups, prunes and restores at once, killed at
-//!                                            random calls of the storage
+//!                                            random calls of the storage, with wrong clocks and losses of power
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
-//! The seed determines every choice except the interleaving of threads. The first broken promise
+//! The seed determines every choice except ids and the interleaving of threads and processes. The first broken promise
 //! ends the run with a message that says how to repeat it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
@@ -20,6 +23,7 @@
 mod crash;
 mod damage;
 mod kill;
+mod kill_beside;
 mod memory;
 mod model;
 mod prune;
@@ -62,7 +66,8 @@ impl Flags {
 }
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory|model|prune [--seed S] [--seeds N] [--rounds N] \
-                     [--ibid PATH] [--cache FOLDER] [--files N] [--mib N] [--without RULE|each]";
+                     [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
+                     [--without RULE|each]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
@@ -72,7 +77,11 @@ fn main() -> Result<(), String> {
         "crash" => crash::run(&flags),
         "damage" => damage::run(&flags),
         "repair" => repair::run(&flags),
-        "kill" => kill::run(&flags),
+        "kill" => match flags.text("beside") {
+            None => kill::run(&flags),
+            Some("prunes") => kill_beside::run(&flags),
+            Some(_) => return Err(USAGE.to_owned()),
+        },
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),
         "prune" => prune::run(&flags),

@@ -1,7 +1,7 @@
-//! Backups, prunes, restores and users who forget, on one storage: more seeds than in
-//! `crates/repo/tests/prune_simulation.rs`, and with each rule of the protocol left out.
+//! Backups, prunes, restores and users who forget, on one storage, with clocks that are wrong by up to ten years:
+//! more seeds than in `crates/repo/tests/prune_simulation.rs`, and with each rule of the protocol left out.
 
-use ibid_repo::{Rule, leave_out};
+use ibid_repo::{Rule, leave_out, set_clock_wrong_by};
 
 use crate::Flags;
 use crate::report::Report;
@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &Flags) {
 fn all(trees: &Trees, first: u64, seeds: u64) {
     let (mut report, mut sum) = (Report::new(), Seen::default());
     for seed in first..first + seeds {
-        let (seen, broken) = history(trees, seed);
+        let (seen, broken) = history(trees, seed, set_clock_wrong_by);
         if let Some(broken) = broken {
             panic!("seed {seed}: {broken}");
         }
@@ -50,7 +50,7 @@ fn all(trees: &Trees, first: u64, seeds: u64) {
 /// Leaves out a rule: something must be lost.
 fn without(trees: &Trees, first: u64, seeds: u64, rule: Rule, name: &str) {
     leave_out(Some(rule));
-    let found = (first..first + seeds).find_map(|seed| Some((seed, history(trees, seed).1?)));
+    let found = (first..first + seeds).find_map(|seed| Some((seed, history(trees, seed, set_clock_wrong_by).1?)));
     leave_out(None);
     match found {
         Some((seed, broken)) => println!("without {name}: seed {seed}: {broken}"),

@@ -512,6 +512,11 @@ impl Error {
                     | ErrorKind::PermissionDenied
                     | ErrorKind::NotAnObject
             ),
+            // A base whose pack is gone, or can't be opened, is a fault as the pack itself is.
+            Error::BaseUnreadable {
+                fault: BaseFault::Unreadable { error, .. },
+                ..
+            } => error.is_fault(),
             error => error.is_damage(),
         }
     }

@@ -67,6 +67,9 @@ pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 pub use checkpoint::CheckpointInfo;
+#[cfg(feature = "breakable-rules")]
+#[doc(hidden)]
+pub use clock::set_clock_wrong_by;
 pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary, MissingData};
 pub use error::{BaseFault, Error, Result};
 pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};

@@ -532,3 +532,35 @@ fn a_snapshot_from_the_future_does_not_stay_the_latest() {
         .collect();
     assert_eq!(order, [old.id, first.id, wrong.id, last.id]);
 }
+
+#[test]
+fn a_reader_finds_bases_that_a_prune_has_moved() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    let mut base = noise(1, 200_000);
+    folder.write("base", &base);
+    folder.write("garbage", &noise(2, 600_000));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("garbage")).unwrap();
+    // It needs the bases by themselves, so that they are moved and the deltas stay.
+    backup(&repository, folder.path());
+    for at in (0..base.len()).step_by(10_000) {
+        base[at] ^= 1;
+    }
+    folder.write("base", &base);
+    folder.write("other", &noise(3, 1_500_000));
+    let last = backup(&repository, folder.path());
+    assert!(last.deltas.chunks > 0, "{last:?}");
+    let expected = [(last.id.unwrap(), contents(folder.path()))];
+    let reader = Repository::open(storage, Some(b"secret")).unwrap();
+    // Now it knows where everything is.
+    restore_all(&reader, &expected);
+    repository.forget(&[first]).unwrap();
+    let summary = prune(&repository);
+    assert!(
+        summary.packs_deleted > 0 && summary.estimate.moved > 200_000,
+        "{summary:?}"
+    );
+    restore_all(&reader, &expected);
+}

@@ -3,13 +3,15 @@
 mod support;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibid_chunk::Settings;
 use ibid_repo::{
     BackupSummary, Compression, MemoryStorage, Monitor, ReadData, Repository, RestoreOptions, Similarity, Storage,
-    Warning,
+    StorageError, Warning,
 };
+use ibid_storage::{ErrorKind, Name, Operation};
 use support::{noise, options, repository};
 
 /// Returns a version of a file: noise in which some bytes of every 32 KiB differ.
@@ -475,4 +477,69 @@ fn a_summary_says_how_much_was_not_compared_with_all_that_is_stored() {
     assert_eq!(limited(false), 0);
     let bytes = limited(true);
     assert!((500 << 10..2 << 20).contains(&bytes), "{bytes} of 2 MiB");
+}
+
+/// A storage whose files of sketches are gone when they are read, so many times: a prune replaces them.
+struct Vanishing {
+    inner: MemoryStorage,
+    times: AtomicU32,
+}
+
+impl Storage for Vanishing {
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
+        let again = |left: u32| left.checked_sub(1);
+        let order = Ordering::Relaxed;
+        if name.is_in("sketches") && self.times.fetch_update(order, order, again).is_ok() {
+            let gone = ErrorKind::NotFound;
+            return Err(StorageError::new(gone, Operation::Get, Some(name), self.location()));
+        }
+        self.inner.get(name, limit)
+    }
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), StorageError> {
+        self.inner.put(name, parts)
+    }
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), StorageError> {
+        self.inner.read_at(name, offset, buffer)
+    }
+    fn size(&self, name: &Name) -> Result<u64, StorageError> {
+        self.inner.size(name)
+    }
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), StorageError> {
+        self.inner.list(folder, each)
+    }
+    fn settle(&self, name: &Name) -> Result<(), StorageError> {
+        self.inner.settle(name)
+    }
+    fn delete(&self, name: &Name) -> Result<(), StorageError> {
+        self.inner.delete(name)
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+#[test]
+fn sketches_that_a_prune_replaces_meanwhile_are_listed_again() {
+    for (times, are_found) in [(1, true), (100, false)] {
+        let storage = MemoryStorage::new();
+        let folder = support::scratch();
+        let file = folder.path().join("dump");
+        let repository = Repository::init(Arc::new(storage.clone()), Some(b"secret"), &support::quick()).unwrap();
+        for number in 0..2 {
+            std::fs::write(&file, version(number, LENGTH)).unwrap();
+            back_up(&repository, &file, Similarity::Auto);
+        }
+        assert!(!names(&storage, "sketches").is_empty());
+        let vanishing = Vanishing {
+            inner: storage,
+            times: AtomicU32::new(times),
+        };
+        let repository = Repository::open(Arc::new(vanishing), Some(b"secret")).unwrap();
+        std::fs::write(&file, version(2, LENGTH)).unwrap();
+        let summary = back_up(&repository, &file, Similarity::Auto);
+        assert_restores(&repository, &summary, &file, &version(2, LENGTH));
+        if are_found {
+            assert!(summary.deltas.bytes > LENGTH as u64 * 9 / 10, "{summary:?}");
+        }
+    }
 }

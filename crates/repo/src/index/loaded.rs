@@ -204,6 +204,7 @@ impl LoadedIndex {
     pub(crate) fn settle(&self, files: &Files) -> Result<()> {
         let storage = &files.storage;
         storage.settle(&config_name())?;
+        self.state.settle(files)?;
         for (pack, _) in &self.unlisted {
             storage.settle(&name_in(folder::PACKS, *pack))?;
         }

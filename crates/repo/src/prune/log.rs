@@ -122,6 +122,19 @@ impl PruneState {
         Ok(self)
     }
 
+    /// Makes the last entry durable. Who wrote it may have been killed before it was, and index files that are
+    /// written now have its number: without it they would be newer than the log.
+    pub(crate) fn settle(&self, files: &Files) -> Result<()> {
+        if self.number == 0 {
+            return Ok(());
+        }
+        match files.storage.settle(&entry_name(self.number)) {
+            // There is a later one.
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the condemned packs, ascending.
     pub(crate) fn condemned(&self) -> Vec<FileId> {
         let mut packs: Vec<FileId> = self

@@ -20,6 +20,7 @@ impl Repository {
         if state.entry.doomed.is_empty() && state.entry.fence == 0 {
             return Ok(());
         }
+        state.settle(&self.files)?;
         let (mut bytes, mut doomed) = (0, Vec::new());
         self.files.each(folder::PACKS, |id, size| {
             if state.is_doomed(id) {

@@ -9,6 +9,7 @@ use ibid_format::FileId;
 use ibid_format::pack::PackKind;
 use ibid_format::run::RunPack;
 use ibid_format::sketches::{CHUNK_BYTES, Features, LIMIT, Run, Sketches};
+use ibid_storage::ErrorKind;
 
 use super::library::{Library, SketchRun, SketchRunWriter};
 use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
@@ -29,6 +30,9 @@ const UNSKETCHED_BYTES_MAX: u64 = 1 << 30;
 
 /// A run becomes part of a new one unless it has more chunks than this many times those of the new one.
 const ABSORBED_SHARE: u64 = 3;
+
+/// How often the files are listed at most, if prunes replace them meanwhile.
+const LISTS_MAX: usize = 4;
 
 /// Returns the maximum number of unsaved sketches with this memory budget, bytes.
 pub(crate) fn unsaved_max(memory: u64) -> usize {
@@ -254,12 +258,31 @@ struct Sources {
     saved: Vec<Sketches>,
     /// Files whose bytes are damaged.
     damaged: Vec<FileId>,
+    absent: Absent,
+}
+
+/// What a listed file means that is gone when it is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    IsAnError,
+    IsPassedOver,
 }
 
 impl Sources {
     /// Reads the sketch files that no run of the cache stands for, or makes a run of them if they are
     /// many.
     fn read(repository: &Repository, memory: u64) -> Result<Sources> {
+        for _ in 1..LISTS_MAX {
+            match Sources::read_listed(repository, memory, Absent::IsAnError) {
+                // A prune has put another file in the place of several.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                read => return read,
+            }
+        }
+        Sources::read_listed(repository, memory, Absent::IsPassedOver)
+    }
+
+    fn read_listed(repository: &Repository, memory: u64, absent: Absent) -> Result<Sources> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let listed = files.list(folder::SKETCHES)?;
         let mut sources = Sources {
@@ -269,6 +292,7 @@ impl Sources {
             },
             saved: Vec::new(),
             damaged: Vec::new(),
+            absent,
         };
         let covered: HashSet<FileId> = sources.runs.iter().flat_map(|run| run.covers()).copied().collect();
         let uncovered: Vec<_> = listed.iter().filter(|(id, _)| !covered.contains(id)).copied().collect();
@@ -300,6 +324,11 @@ impl Sources {
                     self.damaged.push(id);
                 }
                 repository.monitor.warn(Warning::Repository { error });
+                Ok(None)
+            }
+            Err(Error::Storage(error))
+                if error.kind() == ErrorKind::NotFound && self.absent == Absent::IsPassedOver =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -9,7 +9,7 @@ use ibid_repo::{
 };
 use ibid_storage::Memory;
 
-use super::turns::{Seat, Turns};
+use super::turns::{Remains, Seat, SetClock, Turns};
 use super::{Contents, Folder, Random, backup, contents, noise, options, quick, scratch};
 
 /// Versions of a tree, which all histories use.
@@ -56,6 +56,10 @@ pub struct Seen {
     pub freed: u64,
     pub waited: u64,
     pub restored: u64,
+    /// Prunes that encoded chunks anew.
+    pub anew: u64,
+    /// Histories after which every prune sets out to encode chunks anew, and frees nothing by it.
+    pub restless: u64,
 }
 
 impl std::ops::AddAssign for Seen {
@@ -66,6 +70,8 @@ impl std::ops::AddAssign for Seen {
         self.freed += other.freed;
         self.waited += other.waited;
         self.restored += other.restored;
+        self.anew += other.anew;
+        self.restless += other.restless;
     }
 }
 
@@ -105,8 +111,9 @@ fn compare(repository: &Repository, info: &SnapshotInfo, expected: &Contents) ->
     (files(&found) != files(expected)).then(|| format!("snapshot {} has other files", info.id))
 }
 
-/// Lets them all run, in the order that the seed says. Returns what is broken, if anything.
-pub fn history(trees: &Trees, seed: u64) -> (Seen, Option<String>) {
+/// Lets them all run, in the order that the seed says, with clocks that are wrong and losses of power. Returns what is
+/// broken, if anything.
+pub fn history(trees: &Trees, seed: u64, set_clock: SetClock) -> (Seen, Option<String>) {
     let mut random = Random(seed ^ 0xACCE_55ED);
     let store = Memory::new();
     let known = Mutex::new(Known::default());
@@ -120,12 +127,34 @@ pub fn history(trees: &Trees, seed: u64) -> (Seen, Option<String>) {
             known.lock().unwrap().acknowledged.push((id, tree));
         }
     }
+    let mut remains = Remains::of(store);
+    // Others go on with what those left who were killed or lost power.
+    for generation in 0..1 + random.below(2) {
+        let seed = seed * 2 + generation;
+        remains = together(trees, remains, &known, seed, set_clock);
+        if known.lock().unwrap().broken.is_some() {
+            break;
+        }
+    }
+    if random.below(2) == 0 {
+        remains.lose_power(&mut random);
+    }
+    let mut known = known.into_inner().unwrap();
+    let broken = known.broken.take();
+    let broken = broken.or_else(|| at_rest(trees, Arc::new(remains.calm()), &mut known));
+    (known.seen, broken)
+}
+
+/// Lets all actors run until they are done or killed. Returns what they leave.
+fn together(trees: &Trees, remains: Remains, known: &Mutex<Known>, seed: u64, set_clock: SetClock) -> Remains {
+    let mut random = Random(seed ^ 0x0FF1_CE55);
     let (writers, pruners, readers) = (2 + random.below(2), 1 + random.below(2), 1 + random.below(2));
-    let (turns, seats) = Turns::seats(store, (writers + pruners + readers + 1) as usize, seed);
+    let actors = (writers + pruners + readers + 1) as usize;
+    let (turns, seats) = Turns::seats(remains, actors, seed, set_clock);
     std::thread::scope(|scope| {
         for (at, seat) in seats.into_iter().enumerate() {
             let at = at as u64;
-            let (known, mut random) = (&known, Random(seed * 31 + at));
+            let mut random = Random(seed * 31 + at);
             scope.spawn(move || {
                 if at < writers {
                     write(trees, &seat, known, &mut random);
@@ -140,13 +169,7 @@ pub fn history(trees: &Trees, seed: u64) -> (Seen, Option<String>) {
             });
         }
     });
-    let known = known.into_inner().unwrap();
-    if known.broken.is_some() {
-        return (known.seen, known.broken);
-    }
-    let after = Arc::new(turns.calm().clone());
-    let broken = at_rest(trees, after, &known);
-    (known.seen, broken)
+    turns.remains()
 }
 
 fn write(trees: &Trees, seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
@@ -181,6 +204,7 @@ fn prune(seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
             known.seen.prunes += 1;
             known.seen.freed += summary.packs_deleted;
             known.seen.waited += u64::from(!summary.waiting.is_empty());
+            known.seen.anew += u64::from(summary.encoded_anew > 0);
         }
     }
 }
@@ -220,13 +244,16 @@ fn forget(seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
     }
 }
 
+/// Prunes after which there must be nothing more to do.
+const PRUNES_MAX: usize = 8;
+
 /// Checks that nothing is lost when all have ended and after further prunes, and that these free the rest.
-fn at_rest(trees: &Trees, store: Arc<Memory>, known: &Known) -> Option<String> {
+fn at_rest(trees: &Trees, store: Arc<Memory>, known: &mut Known) -> Option<String> {
     let repository = Repository::open(store.clone(), Some(b"secret")).unwrap();
     let options = PruneOptions::default()
         .max_unused(Limit::Bytes(0))
         .patience(Duration::ZERO);
-    for round in 0..3 {
+    for round in 0..PRUNES_MAX {
         for (id, tree) in &known.acknowledged {
             let info = match repository.snapshot(&id.to_string()) {
                 Ok(info) => info,
@@ -235,8 +262,9 @@ fn at_rest(trees: &Trees, store: Arc<Memory>, known: &Known) -> Option<String> {
             };
             if let Some(what) = compare(&repository, &info, &trees.0[*tree].1) {
                 let report = repository.check(ReadData::All).unwrap();
+                let was_forgotten = known.forgotten.contains(id);
                 return Some(format!(
-                    "after {round} prunes: {what}: {:?} {:?}",
+                    "after {round} prunes: {what} (was to be forgotten: {was_forgotten}): {:?} {:?}",
                     report.faults, report.affected
                 ));
             }
@@ -251,7 +279,14 @@ fn at_rest(trees: &Trees, store: Arc<Memory>, known: &Known) -> Option<String> {
         match repository.prune(&options) {
             Err(error) => return Some(format!("prune {round}: {error}")),
             // Small packs may still be merged, and a little that nobody needs stays.
-            Ok(summary) if round == 2 && (summary.estimate.packs_deleted > 0 || !summary.waiting.is_empty()) => {
+            Ok(summary) if summary.estimate.packs_deleted == 0 && summary.waiting.is_empty() => {
+                if round >= 2 {
+                    return None;
+                }
+            }
+            // That costs work, and nothing is lost.
+            Ok(summary) if round == PRUNES_MAX - 1 && summary.estimate.anew > 0 => known.seen.restless += 1,
+            Ok(summary) if round == PRUNES_MAX - 1 => {
                 return Some(format!("there is always more to do: {summary:?}"));
             }
             Ok(_) => {}

@@ -1,6 +1,11 @@
 //! A storage that several actors share, of whom one at a time is at work: the seed decides at each call of the
-//! storage who goes on, who sleeps, who is killed, whose answer is lost, and whose call arrives late.
+//! storage who goes on, who sleeps, who is killed, whose clock jumps, whose answer is lost, whose call arrives late,
+//! and when the power is lost.
+//!
+//! What is stored or deleted can be seen one call before it is durable. A loss of power kills all actors and undoes
+//! any part of what is not durable, as the storage of a folder may.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ibid_storage::{Error, ErrorKind, Memory, Name, Operation, Storage};
@@ -13,10 +18,65 @@ const ASLEEP: u64 = 150;
 const WOKEN: u64 = 60;
 const LOST: u64 = 150;
 const LANDS: u64 = 20;
+const JUMPS: u64 = 100;
+/// Calls after which the power is lost at the latest, if it is.
+const CALLS: u64 = 1500;
+/// The most that a clock is wrong by, seconds: ten years.
+const WRONG: u64 = 10 * 365 * 24 * 3600;
+
+/// Sets by how many seconds the clock of this thread is wrong.
+pub type SetClock = fn(i64);
+
+/// What actors leave, and others find.
+#[derive(Clone, Default)]
+pub struct Remains {
+    pub store: Memory,
+    /// Puts whose senders have given up, and that may arrive yet.
+    late: Vec<(Name, Vec<u8>)>,
+    /// Objects whose last change is not durable yet, and what a loss of power may bring back.
+    unsettled: BTreeMap<Name, Option<Vec<u8>>>,
+}
+
+impl Remains {
+    /// Returns what is left of a storage without faults.
+    pub fn of(store: Memory) -> Remains {
+        Remains {
+            store,
+            ..Remains::default()
+        }
+    }
+
+    /// Remembers an object as it is, before it is changed.
+    fn unsettle(&mut self, name: &Name) {
+        let before = self.store.get(name, u64::MAX).ok();
+        self.unsettled.entry(name.clone()).or_insert(before);
+    }
+
+    /// Undoes some of the changes that are not durable. The others are durable now.
+    pub fn lose_power(&mut self, random: &mut Random) {
+        for (name, before) in std::mem::take(&mut self.unsettled) {
+            if random.below(2) == 0 {
+                let _ = self.store.delete(&name);
+                if let Some(bytes) = before {
+                    self.store.put(&name, &[&bytes]).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Lets what was late arrive, and returns the storage.
+    pub fn calm(self) -> Memory {
+        for (name, bytes) in self.late {
+            let _ = self.store.put(&name, &[&bytes]);
+        }
+        self.store
+    }
+}
 
 /// The turns of all actors.
 pub struct Turns {
     store: Memory,
+    set_clock: SetClock,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -34,14 +94,36 @@ struct State {
     actors: Vec<Actor>,
     /// Whose turn it is.
     now: usize,
-    /// Puts whose senders have given up, and that may arrive yet.
-    late: Vec<(Name, Vec<u8>)>,
-    has_faults: bool,
+    /// By how many seconds each actor's clock is wrong.
+    clocks: Vec<i64>,
+    remains: Remains,
+    /// Calls until the power is lost, if it is.
+    power: Option<u64>,
+}
+
+/// Returns by how many seconds a clock is wrong.
+fn wrong_clock(random: &mut Random) -> i64 {
+    match random.below(2) {
+        0 => 0,
+        _ => random.below(2 * WRONG) as i64 - WRONG as i64,
+    }
 }
 
 impl State {
     fn once_in(&mut self, times: u64) -> bool {
-        self.has_faults && self.random.below(times) == 0
+        self.random.below(times) == 0
+    }
+
+    /// Counts a call. If the power is lost now, all actors are killed.
+    fn use_power(&mut self) {
+        let Some(left) = &mut self.power else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.power = None;
+            self.remains.lose_power(&mut self.random);
+            let living = self.actors.iter_mut().filter(|actor| **actor != Actor::Done);
+            living.for_each(|actor| *actor = Actor::Killed);
+        }
     }
 
     /// Gives the turn to somebody who can use it.
@@ -67,18 +149,22 @@ impl State {
 }
 
 impl Turns {
-    /// Returns the seats of so many actors.
-    pub fn seats(store: Memory, actors: usize, seed: u64) -> (Arc<Turns>, Vec<Arc<Seat>>) {
+    /// Returns the seats of so many actors. The power is lost in half of the cases.
+    pub fn seats(remains: Remains, actors: usize, seed: u64, set_clock: SetClock) -> (Arc<Turns>, Vec<Arc<Seat>>) {
+        let mut random = Random(seed);
+        let store = remains.store.clone();
         let mut state = State {
-            random: Random(seed),
+            clocks: (0..actors).map(|_| wrong_clock(&mut random)).collect(),
+            power: (random.below(2) == 0).then(|| 1 + random.below(CALLS)),
+            random,
             actors: vec![Actor::Awake; actors],
             now: 0,
-            late: Vec::new(),
-            has_faults: true,
+            remains,
         };
         state.pass_on();
         let turns = Arc::new(Turns {
             store,
+            set_clock,
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -94,14 +180,9 @@ impl Turns {
         self.state.lock().unwrap()
     }
 
-    /// Ends all faults; what was late arrives. Returns the storage.
-    pub fn calm(&self) -> &Memory {
-        let mut state = self.state();
-        state.has_faults = false;
-        for (name, bytes) in std::mem::take(&mut state.late) {
-            let _ = self.store.put(&name, &[&bytes]);
-        }
-        &self.store
+    /// Returns what all actors have left.
+    pub fn remains(&self) -> Remains {
+        self.state().remains.clone()
     }
 }
 
@@ -151,13 +232,38 @@ impl Seat {
             }
             state = self.turns.changed.wait(state).unwrap();
         }
-        if state.once_in(LANDS) && !state.late.is_empty() {
-            let count = state.late.len() as u64;
+        state.use_power();
+        if state.actors[self.actor] == Actor::Killed {
+            self.turns.changed.notify_all();
+            return Err(Error::new(ErrorKind::Io, operation, name, "a loss of power"));
+        }
+        if state.once_in(LANDS) && !state.remains.late.is_empty() {
+            let count = state.remains.late.len() as u64;
             let at = state.random.below(count) as usize;
-            let (name, bytes) = state.late.swap_remove(at);
+            let (name, bytes) = state.remains.late.swap_remove(at);
             let _ = self.turns.store.put(&name, &[&bytes]);
         }
+        if state.once_in(JUMPS) {
+            state.clocks[self.actor] = wrong_clock(&mut state.random);
+        }
+        (self.turns.set_clock)(state.clocks[self.actor]);
         Ok(state)
+    }
+
+    /// Changes an object, which others can see at once, and makes that durable at the actor's next turn.
+    fn change(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        operation: Operation,
+        name: &Name,
+        change: impl FnOnce(&Memory) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        state.remains.unsettle(name);
+        let changed = change(&self.turns.store);
+        drop(state);
+        // If it is as another actor has left it, that is made durable, too.
+        self.turn(operation, Some(name))?.remains.unsettled.remove(name);
+        changed
     }
 }
 
@@ -167,12 +273,15 @@ impl Storage for Seat {
         if state.once_in(LOST) {
             // The answer is lost, or the call is late.
             match state.random.below(2) {
-                0 => drop(self.turns.store.put(name, parts)),
-                _ => state.late.push((name.clone(), parts.concat())),
+                0 => {
+                    state.remains.unsettle(name);
+                    let _ = self.turns.store.put(name, parts);
+                }
+                _ => state.remains.late.push((name.clone(), parts.concat())),
             }
             return Err(Error::new(ErrorKind::Io, Operation::Put, Some(name), "a lost answer"));
         }
-        self.turns.store.put(name, parts)
+        self.change(state, Operation::Put, name, |store| store.put(name, parts))
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
@@ -220,13 +329,14 @@ impl Storage for Seat {
     }
 
     fn settle(&self, name: &Name) -> Result<(), Error> {
-        let _turn = self.turn(Operation::Settle, Some(name))?;
+        let mut state = self.turn(Operation::Settle, Some(name))?;
+        state.remains.unsettled.remove(name);
         self.turns.store.settle(name)
     }
 
     fn delete(&self, name: &Name) -> Result<(), Error> {
-        let _turn = self.turn(Operation::Delete, Some(name))?;
-        self.turns.store.delete(name)
+        let state = self.turn(Operation::Delete, Some(name))?;
+        self.change(state, Operation::Delete, name, |store| store.delete(name))
     }
 
     fn location(&self) -> String {
