@@ -20,6 +20,8 @@ pub(super) struct Limits {
     pub(super) unused: u64,
     /// What may be moved, and encoded anew.
     pub(super) repacked: u64,
+    /// Packs of this size are full.
+    pub(super) pack: u64,
 }
 
 /// Bytes of a pack's frames.
@@ -85,7 +87,7 @@ impl<'a> Choice<'a> {
         let has_anew = !choice.anew.is_empty();
         choice.whole();
         choice.worst_first(limits.unused, limits.repacked);
-        choice.alike(limits.repacked);
+        choice.alike(limits.repacked, SMALL_MAX.min(limits.pack / 2));
         let holds = !rules::holds(Rule::BasesStay) || choice.with_dependents(limits.repacked)?;
         if has_anew && !(holds && choice.is_worth_it()) {
             return Ok(None);
@@ -145,10 +147,10 @@ impl<'a> Choice<'a> {
     }
 
     /// Small packs of one kind and of about one size, if they are many.
-    fn alike(&mut self, repack_max: u64) {
+    fn alike(&mut self, repack_max: u64, small_max: u64) {
         let mut tiers: BTreeMap<(PackKind, u32), Vec<u32>> = BTreeMap::new();
         for (number, pack) in self.loaded.index.packs() {
-            if pack.size < SMALL_MAX && !self.goes.contains(number) {
+            if pack.size < small_max && !self.goes.contains(number) {
                 let tier = pack.size.max(SMALL_MIN).ilog2() / 2;
                 tiers.entry((pack.kind, tier)).or_default().push(number);
             }

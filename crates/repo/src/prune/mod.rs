@@ -118,6 +118,12 @@ impl Repository {
     fn condemn_garbage(&self, options: &PruneOptions, encodes: bool, summary: &mut PruneSummary) -> Result<Emptied> {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
         let snapshots = self.snapshots()?;
+        for (id, _) in &forgotten {
+            // After a loss of power, a snapshot must not be back whose data is gone.
+            if !snapshots.iter().any(|info| info.id == *id) {
+                self.delete_if_there(&name_in(folder::SNAPSHOTS, *id))?;
+            }
+        }
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         self.refresh();

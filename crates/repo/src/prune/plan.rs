@@ -33,6 +33,7 @@ impl Plan {
         let limits = Limits {
             unused: options.max_unused.of(kept),
             repacked: options.max_repack.map_or(u64::MAX, |limit| limit.of(kept)),
+            pack: repository.config.pack_size.into(),
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
         let encodes = encodes && loaded.missing.is_empty() && rules::holds(Rule::BasesStay);

@@ -89,7 +89,8 @@ impl Repository {
         let held = HeldBases::find(self, &scratch, &loaded, &mut plan.facts, &plan.anew)?;
         let mut hidden = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
-            if !plan.moves(frame) {
+            // New deltas against what only serves as a base would have to be encoded anew again.
+            if !plan.moves(frame) || !plan.facts.is_needed(frame)? {
                 hidden.insert(frame);
             }
         }
