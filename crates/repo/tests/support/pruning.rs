@@ -285,7 +285,7 @@ fn at_rest(trees: &Trees, store: Arc<Memory>, known: &mut Known) -> Option<Strin
                 }
             }
             // That costs work, and nothing is lost.
-            Ok(summary) if round == PRUNES_MAX - 1 && summary.estimate.anew > 0 => known.seen.restless += 1,
+            Ok(summary) if round == PRUNES_MAX - 1 && summary.estimate.encoded_anew > 0 => known.seen.restless += 1,
             Ok(summary) if round == PRUNES_MAX - 1 => {
                 return Some(format!("there is always more to do: {summary:?}"));
             }
