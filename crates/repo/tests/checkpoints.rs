@@ -283,7 +283,8 @@ fn a_damaged_checkpoint_is_named_and_not_used() {
 fn a_storage_that_takes_no_checkpoints_makes_no_difference_to_the_snapshot() {
     let scene = Scene::new();
     let mut made = 0;
-    for put in 1..16 {
+    // Which of the first objects are checkpoints depends on threads.
+    for put in (1..16).cycle().take(150) {
         // A pack that can't be stored fails the backup, and a checkpoint does not.
         let fault = || ObjectFault::Before(ErrorKind::PermissionDenied);
         scene.storage.fail(Operation::Put, put, fault());
@@ -300,8 +301,11 @@ fn a_storage_that_takes_no_checkpoints_makes_no_difference_to_the_snapshot() {
             Err(error) => panic!("{error}"),
         }
         scene.storage.heal();
+        if made > 5 {
+            break;
+        }
     }
-    assert!(made > 2, "{made}");
+    assert!(made > 5, "{made}");
     scene.backup();
     scene.repository.prune(&PruneOptions::default()).unwrap();
     assert_eq!(scene.names("checkpoints"), []);
