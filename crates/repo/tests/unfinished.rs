@@ -209,7 +209,7 @@ fn spoil(storage: &Memory, name: &Name) {
 #[test]
 fn only_the_end_of_the_log_matters() {
     let (storage, repository, _, last) = pruned();
-    // One that is damaged and one that is missing, which nobody reads.
+    // One that is damaged and one that is missing, which are not read.
     spoil(&storage, &entry(last - 1));
     storage.delete(&entry(last - 3)).unwrap();
     let report = check(&repository);

@@ -88,7 +88,7 @@ fn second(storage: &Local, tag: &str) -> Result<Outcome> {
     out.write_all(b"ready\n").and_then(|()| out.flush()).map_err(failed)?;
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line).map_err(failed)? == 0 {
-        // The first process is gone, and nobody would delete what is stored.
+        // The first process is gone, so it can't delete what is stored.
         return Ok(Outcome::Done);
     }
     let won = race.run(storage, 1)?;

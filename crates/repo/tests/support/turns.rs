@@ -126,7 +126,7 @@ impl State {
         }
     }
 
-    /// Gives the turn to somebody who can use it.
+    /// Gives the turn to an actor that can use it.
     fn pass_on(&mut self) {
         let of = |state: &State, wanted| {
             (0..state.actors.len())
