@@ -395,7 +395,7 @@ impl Run<'_> {
             .folders
             .iter()
             .position(|folder| folder.path().as_os_str().as_encoded_bytes() == path);
-        versions[folder.unwrap_or_else(|| panic!("{context}: nobody backed {path:?} up"))].clone()
+        versions[folder.unwrap_or_else(|| panic!("{context}: there was no backup of {path:?}"))].clone()
     }
 
     /// Checks both repositories and restores everything.
@@ -412,7 +412,7 @@ impl Run<'_> {
         }
     }
 
-    /// Prunes without kills: nobody is waited for, nothing is left to free, and nothing is lost.
+    /// Prunes without kills: no session is waited for, nothing is left to free, and nothing is lost.
     fn leaves_nothing(&mut self, context: &str) {
         for place in 0..2 {
             let context = format!("{context}, repository {place}");

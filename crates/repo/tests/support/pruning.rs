@@ -278,7 +278,7 @@ fn at_rest(trees: &Trees, store: Arc<Memory>, known: &mut Known) -> Option<Strin
         }
         match repository.prune(&options) {
             Err(error) => return Some(format!("prune {round}: {error}")),
-            // Small packs may still be merged, and a little that nobody needs stays.
+            // Small packs may still be merged, and a little that is not needed stays.
             Ok(summary) if summary.estimate.packs_deleted == 0 && summary.waiting.is_empty() => {
                 if round >= 2 {
                     return None;
