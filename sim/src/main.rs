@@ -84,7 +84,7 @@ fn main() -> Result<(), String> {
         },
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),
-        "prune" => prune::run(&flags),
+        "prune" => prune::run(&flags)?,
         _ => return Err(USAGE.to_owned()),
     }
     Ok(())
