@@ -47,17 +47,23 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
     })
 }
 
-/// Returns what tells a later version of a file: its mtime, ctime and inode. In a simulation no file changes.
+/// Returns what tells a later version of a file: its mtime, ctime and inode. In a simulation, its mtime alone.
 pub(crate) fn version_of(stat: &Stat) -> (Time, Time, u64) {
-    #[cfg(feature = "simulation")]
-    if crate::simulation::is_on() {
-        let time = Time { seconds: 1, nanos: 1 };
-        return (time, time, 1);
-    }
     let mtime = Time {
         seconds: stat.st_mtime,
         nanos: stat.st_mtime_nsec as u32,
     };
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_on() {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let time = if is_directory {
+            Time { seconds: 1, nanos: 1 }
+        } else {
+            mtime
+        };
+        let is_linked = stat.st_nlink > 1 && !is_directory;
+        return (time, time, if is_linked { stat.st_ino } else { 1 });
+    }
     let ctime = Time {
         seconds: stat.st_ctime,
         nanos: stat.st_ctime_nsec as u32,

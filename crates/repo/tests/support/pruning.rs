@@ -1,9 +1,10 @@
 //! Backups, prunes, restores, copies and users who change and forget snapshots, all at once, on a storage that makes
 //! trouble.
 
+use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ibid_repo::{
     ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo,
@@ -26,14 +27,17 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// Returns versions that share most of what they have, and resemble one another in much of the rest. They are
-    /// always in the same place: paths are a part of what is backed up.
+    /// Returns versions that share most of what they have, and resemble one another in much of the rest. The same ones
+    /// are always in the same place, where they stay: paths are a part of what is backed up.
     pub fn new(seam: &Seam) -> Trees {
         let place = scratch();
+        let mut name = Trace::default();
         for n in 0..VERSIONS {
-            write_version(&place.path().join(n.to_string()), n);
+            write_version(&place.path().join(n.to_string()), n, &mut name);
         }
-        let fixed = place.path().with_file_name("ibid-simulated-trees");
+        let fixed = place
+            .path()
+            .with_file_name(format!("ibid-simulated-{:016x}", name.digest));
         // If another process is faster, it has made the same.
         let _ = std::fs::rename(place.path(), &fixed);
         let version = |n: u64| {
@@ -53,8 +57,17 @@ impl Trees {
     }
 }
 
-fn write_version(path: &Path, n: u64) {
+/// Writes a version, and adds what it has to a digest of all.
+fn write_version(path: &Path, n: u64, digest: &mut Trace) {
     std::fs::create_dir(path).unwrap();
+    let mut write = |name: &str, bytes: &[u8]| {
+        let path = path.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1));
+        File::open(&path).unwrap().set_times(times).unwrap();
+        digest.add(name.as_bytes());
+        digest.add(bytes);
+    };
     let mut random = Random(n);
     for file in 0..5 {
         // Three kinds of each file, with changes of their own.
@@ -64,10 +77,10 @@ fn write_version(path: &Path, n: u64) {
             bytes[at..at + 32].copy_from_slice(&noise(random.next(), 32));
         }
         if random.below(5) > 0 {
-            std::fs::write(path.join(format!("file {file}")), &bytes).unwrap();
+            write(&format!("file {file}"), &bytes);
         }
     }
-    std::fs::write(path.join("number"), n.to_le_bytes()).unwrap();
+    write("number", &n.to_le_bytes());
 }
 
 /// Makes a repository of small chunks, frames and packs.

@@ -44,7 +44,7 @@ impl Seam {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     pub calls: u64,
-    digest: u64,
+    pub digest: u64,
 }
 
 impl Trace {
