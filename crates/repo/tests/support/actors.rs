@@ -1,5 +1,6 @@
 //! Processes that use one repository at the same time.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,22 +43,14 @@ pub const ROLES: [Role; 7] = [
 
 impl Role {
     /// Does a few things, until it is done or killed.
-    pub fn act(self, trees: &Trees, seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random, seam: &Seam) {
-        let actor = Actor {
-            trees,
-            seat,
-            known,
-            seam,
-        };
+    pub fn act(self, actor: &Actor<'_>, random: &mut Random) {
         let times = match self {
             Role::Reader | Role::CopierIn | Role::CopierOut => 1,
             Role::Writer => 1 + random.below(2),
             Role::Pruner | Role::Forgetter | Role::Editor => 1 + random.below(3),
         };
         for _ in 0..times {
-            let Ok(repository) = Repository::open(seat.clone(), Some(b"secret")) else {
-                return;
-            };
+            let Some(repository) = actor.open() else { return };
             match self {
                 Role::Writer => actor.write(&repository, random),
                 Role::Pruner => actor.prune(&repository, random),
@@ -71,14 +64,25 @@ impl Role {
     }
 }
 
-struct Actor<'a> {
-    trees: &'a Trees,
-    seat: &'a Seat,
-    known: &'a Mutex<Known>,
-    seam: &'a Seam,
+/// A process, and what it uses.
+pub struct Actor<'a> {
+    pub trees: &'a Trees,
+    pub seat: &'a Arc<Seat>,
+    pub known: &'a Mutex<Known>,
+    pub seam: &'a Seam,
+    /// The local cache of its machine, if it has one.
+    pub cache: Option<&'a Path>,
 }
 
 impl Actor<'_> {
+    fn open(&self) -> Option<Repository> {
+        let repository = Repository::open(self.seat.clone(), Some(b"secret")).ok()?;
+        Some(match self.cache {
+            Some(folder) => repository.with_tiny_index().with_cache(folder),
+            None => repository,
+        })
+    }
+
     fn write(&self, repository: &Repository, random: &mut Random) {
         let tree = random.below(self.trees.versions.len() as u64) as usize;
         let checkpoints = match random.below(2) {

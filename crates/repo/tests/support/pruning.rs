@@ -10,8 +10,9 @@ use ibid_repo::{
     ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo,
 };
 use ibid_storage::{Memory, Storage};
+use tempfile::TempDir;
 
-use super::actors::{ROLES, Role};
+use super::actors::{Actor, ROLES, Role};
 use super::seam::{Seam, Trace};
 use super::turns::{Remains, Turns};
 use super::{Contents, Random, backup, contents, noise, quick, scratch};
@@ -207,11 +208,12 @@ pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
             });
         }
     });
+    let caches = [scratch(), scratch()];
     let mut remains = Remains::of(store);
     // Others go on with what those left who were killed or lost power.
     for generation in 0..1 + random.below(2) {
         let seed = seed * 2 + generation;
-        remains = together(trees, remains, &known, seed, seam);
+        remains = together(trees, remains, &known, &caches, seed, seam);
         if known.lock().unwrap().broken.is_some() {
             break;
         }
@@ -240,7 +242,14 @@ pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
 }
 
 /// Lets all actors run until they are done or killed. Returns what they leave.
-fn together(trees: &Trees, remains: Remains, known: &Mutex<Known>, seed: u64, seam: Seam) -> Remains {
+fn together(
+    trees: &Trees,
+    remains: Remains,
+    known: &Mutex<Known>,
+    caches: &[TempDir],
+    seed: u64,
+    seam: Seam,
+) -> Remains {
     let mut random = Random(seed ^ 0x0FF1_CE55);
     let mut roles = vec![Role::Writer, Role::Writer, Role::Pruner, Role::Reader, Role::Forgetter];
     for _ in 0..random.below(4) {
@@ -251,9 +260,16 @@ fn together(trees: &Trees, remains: Remains, known: &Mutex<Known>, seed: u64, se
         for ((at, seat), role) in (0..).zip(seats).zip(roles) {
             let mut random = Random(seed * 31 + at);
             scope.spawn(move || {
+                let actor = Actor {
+                    trees,
+                    seat: &seat,
+                    known,
+                    seam: &seam,
+                    cache: caches.get(random.below(4) as usize).map(TempDir::path),
+                };
                 seam.process(random.next(), || {
                     seat.begin();
-                    role.act(trees, &seat, known, &mut random, &seam);
+                    role.act(&actor, &mut random);
                     seat.leave();
                 });
             });
