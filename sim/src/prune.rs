@@ -23,13 +23,13 @@ const RULES: [(Rule, &str); 10] = [
 ];
 
 /// What a history replaces in the program, so that it follows from its seed.
-fn seam(prints: bool) -> Seam {
+fn seam(shows: bool) -> Seam {
     Seam {
         run: |seed, work| simulation::run(seed, work),
         set_clock: simulation::set_clock_wrong_by,
         give_way: simulation::give_way,
         init: |options| options.chunk_key([7; 32]),
-        prints,
+        show: shows.then_some(|call| println!("{call}")),
     }
 }
 

@@ -71,7 +71,7 @@ impl Task<'_> {
         let threads = self
             .options
             .threads
-            .unwrap_or_else(|| cores())
+            .unwrap_or_else(cores)
             .clamp(1, 16)
             .min(self.repository.readers_max(&loaded));
         let chunks = self.repository.bulk_reader(&loaded);

@@ -16,8 +16,8 @@ pub struct Seam {
     pub give_way: fn(),
     /// Makes the ids of chunks follow from their bytes.
     pub init: fn(InitOptions) -> InitOptions,
-    /// Prints each call of the storage.
-    pub prints: bool,
+    /// Shows each call of the storage.
+    pub show: Option<fn(&str)>,
 }
 
 impl Seam {
@@ -28,7 +28,7 @@ impl Seam {
             set_clock: |_| {},
             give_way: || {},
             init: |options| options,
-            prints: false,
+            show: None,
         }
     }
 
@@ -49,11 +49,11 @@ pub struct Trace {
 
 impl Trace {
     /// Notes a call of an actor.
-    pub fn note(&mut self, actor: usize, operation: Operation, name: Option<&Name>, prints: bool) {
+    pub fn note(&mut self, actor: usize, operation: Operation, name: Option<&Name>, show: Option<fn(&str)>) {
         self.calls += 1;
         let name = name.map_or("", Name::as_str);
-        if prints {
-            eprintln!("{:6} actor {actor}: {operation:?} {name}", self.calls);
+        if let Some(show) = show {
+            show(&format!("{:6} actor {actor}: {operation:?} {name}", self.calls));
         }
         self.add(&[actor as u8, operation as u8]);
         self.add(name.as_bytes());

@@ -264,7 +264,7 @@ impl Seat {
         state
             .remains
             .trace
-            .note(self.actor, operation, name, self.turns.seam.prints);
+            .note(self.actor, operation, name, self.turns.seam.show);
         (self.turns.seam.set_clock)(state.clocks[self.actor] + state.remains.trace.calls as i64);
         Ok(state)
     }
