@@ -42,6 +42,16 @@ pub const ROLES: [Role; 7] = [
 ];
 
 impl Role {
+    /// Returns how often the process may fall asleep: once in so many times that it gives way. Prunes begin and end
+    /// while it sleeps.
+    pub fn sleep(self) -> [u64; 3] {
+        match self {
+            // It calls the storage a few times only.
+            Role::Reader | Role::CopierOut => [150, 10, 4],
+            _ => [150, 150, 20],
+        }
+    }
+
     /// Does a few things, until it is done or killed.
     pub fn act(self, actor: &Actor<'_>, random: &mut Random) {
         let times = match self {

@@ -255,7 +255,11 @@ fn together(
     for _ in 0..random.below(4) {
         roles.push(ROLES[random.below(ROLES.len() as u64) as usize]);
     }
-    let (turns, seats) = Turns::seats(remains, roles.len(), seed, seam);
+    let asleep = roles
+        .iter()
+        .map(|role| role.sleep()[random.below(3) as usize])
+        .collect();
+    let (turns, seats) = Turns::seats(remains, asleep, seed, seam);
     std::thread::scope(|scope| {
         for ((at, seat), role) in (0..).zip(seats).zip(roles) {
             let mut random = Random(seed * 31 + at);

@@ -15,9 +15,6 @@ use super::seam::{Seam, Trace};
 
 /// What can happen at a call, once in so many.
 const KILLED: u64 = 400;
-const ASLEEP: u64 = 150;
-/// That a drowsy actor falls asleep, and that one wakes: then prunes begin and end while it sleeps.
-const DROWSY: u64 = 20;
 const WOKEN: [u64; 3] = [60, 60, 600];
 const LOST: u64 = 150;
 const LANDS: u64 = 20;
@@ -95,8 +92,8 @@ struct State {
     actors: Vec<Actor>,
     /// Whether each was killed. Then its calls fail, in its turns.
     killed: Vec<bool>,
-    /// Whether each falls asleep often.
-    drowsy: Vec<bool>,
+    /// Each falls asleep once in so many times that it gives way.
+    asleep: Vec<u64>,
     /// One that sleeps wakes once in so many turns.
     woken: u64,
     /// Whose turn it is.
@@ -155,14 +152,16 @@ impl State {
 }
 
 impl Turns {
-    /// Returns the seats of so many actors. The power is lost in half of the cases.
-    pub fn seats(remains: Remains, actors: usize, seed: u64, seam: Seam) -> (Arc<Turns>, Vec<Arc<Seat>>) {
+    /// Returns a seat for each actor, who falls asleep once in so many times that it gives way. The power is lost in
+    /// half of the cases.
+    pub fn seats(remains: Remains, asleep: Vec<u64>, seed: u64, seam: Seam) -> (Arc<Turns>, Vec<Arc<Seat>>) {
         let mut random = Random(seed);
+        let actors = asleep.len();
         let store = remains.store.clone();
         let mut state = State {
             clocks: (0..actors).map(|_| wrong_clock(&mut random)).collect(),
             power: (random.below(2) == 0).then(|| 1 + random.below(CALLS)),
-            drowsy: (0..actors).map(|_| random.below(3) == 0).collect(),
+            asleep,
             woken: WOKEN[random.below(3) as usize],
             random,
             actors: vec![Actor::Awake; actors],
@@ -233,7 +232,7 @@ impl Seat {
         let failed = |what: &str| Err(Error::new(ErrorKind::Io, operation, name, what));
         let mut state = self.its_turn();
         if !state.killed[self.actor] && state.once_in(3) {
-            let asleep = if state.drowsy[self.actor] { DROWSY } else { ASLEEP };
+            let asleep = state.asleep[self.actor];
             if state.once_in(asleep) {
                 state.actors[self.actor] = Actor::Asleep;
             } else if state.once_in(KILLED) {
