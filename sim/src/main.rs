@@ -16,9 +16,9 @@
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
-//! The first broken promise ends the run with a message that names the seed. With `prune`, `model`, `damage` and
-//! `repair` that seed does the same again: it decides ids, times and the order of threads, too. With `crash` that holds
-//! for even seeds. With `kill` and `memory` the machine has a say.
+//! The first broken promise ends the run with a message that names the seed. With `prune` and `model` that seed does
+//! the same again: it decides ids, times and the order of threads, too. With `damage`, `repair`, and `crash` with even
+//! seeds, it decides ids and the order of threads. With `kill` and `memory` the machine decides these.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
 

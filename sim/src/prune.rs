@@ -40,7 +40,11 @@ pub(crate) fn run(flags: &Flags) -> Result<(), String> {
     let Some(wanted) = flags.text("without") else {
         return all(&trees, first, seeds, seam);
     };
-    let rules = RULES.iter().filter(|(_, name)| wanted == "each" || wanted == *name);
+    let is_wanted = |(_, name): &&(Rule, &str)| wanted == "each" || wanted == *name;
+    let rules: Vec<_> = RULES.iter().filter(is_wanted).collect();
+    if rules.is_empty() {
+        return Err(format!("--without {wanted}: no such rule"));
+    }
     let mut missed = Vec::new();
     for (rule, name) in rules {
         if !without(&trees, first..first + seeds, *rule, name, seam) {

@@ -215,10 +215,19 @@ impl Begun {
     }
 
     /// Does the work of the thread, within it.
-    pub(crate) fn work(self, work: impl FnOnce()) {
-        match self.0 {
+    pub(crate) fn work(mut self, work: impl FnOnce()) {
+        match self.0.take() {
             Some(thread) => thread.work(work),
             None => work(),
+        }
+    }
+}
+
+impl Drop for Begun {
+    /// The system has refused the thread.
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            thread.process.state().end(thread.number);
         }
     }
 }
