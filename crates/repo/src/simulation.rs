@@ -1,8 +1,9 @@
 //! What simulations replace: ids, time, the order in which threads run, and the rules of `prune`.
 //!
-//! All of it is compiled in with the feature `simulation` alone, which only `ibid-sim` asks for, and holds only in
-//! threads that [`run`] has begun. The program does not compile in a release build that has the feature. Keys, salts
-//! and the nonces of seals are never replaced: they are made in `ibid-format`, which knows nothing of this.
+//! All of it is compiled in with the feature `simulation` alone, which only `ibid-sim` asks for. The program does not
+//! compile in a release build that has the feature. Even with it, ids, time and threads are those of the machine,
+//! except in threads that [`run`] has begun. Keys, salts and the nonces of seals are never replaced: they are made in
+//! `ibid-format`, which knows nothing of this.
 //!
 //! Of the threads of a simulated process one runs at a time. It goes on until it has to wait for another; then the
 //! seed says which is next. So what a process does follows from its seed and from what it reads. What threads wait
