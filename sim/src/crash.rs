@@ -1,5 +1,10 @@
 //! Crashes of a simulated disk: more seeds, more data and more backups than in
 //! `crates/repo/tests/durability.rs` and `checkpoints.rs`.
+//!
+//! Of every two seeds, one decides the ids and the order of threads, too; the other has those of the machine, where
+//! several threads use the disk at once.
+
+use ibid_repo::simulation;
 
 use crate::Flags;
 use crate::report::Report;
@@ -19,13 +24,17 @@ pub(crate) fn run(flags: &Flags) {
         let bytes = [100_000, 500_000, 3_000_000][random.below(3) as usize];
         let plan = Plan::new(seed, versions, bytes);
         let end = if random.below(3) == 0 { End::Kill } else { End::Power };
-        let seen = plan.run(random.below(60 + 70 * versions), seed, end);
+        let at = random.below(60 + 70 * versions);
+        let crashes: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(200)).collect();
+        let both = || (plan.run(at, seed, end), tree.run(&crashes, seed, end));
+        let (seen, again) = match seed % 2 {
+            0 => simulation::run(seed, both),
+            _ => both(),
+        };
         match end {
             End::Power => power += 1,
             End::Kill => killed += 1,
         }
-        let crashes: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(200)).collect();
-        let again = tree.run(&crashes, seed, end);
         interrupted += again.crashes;
         resumed += again.bytes;
         crashed += u64::from(seen.crashed);

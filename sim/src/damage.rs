@@ -1,5 +1,7 @@
 //! Random damage: more than in `crates/repo/tests/damage.rs`, and several kinds at once.
 
+use ibid_repo::simulation;
+
 use crate::Flags;
 use crate::report::Report;
 use crate::support::Random;
@@ -7,7 +9,7 @@ use crate::support::damage::{Scene, kind};
 
 pub(crate) fn run(flags: &Flags) {
     let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
-    let scene = Scene::new();
+    let scene = simulation::run(u64::MAX, Scene::new);
     let names: Vec<_> = scene.image.keys().cloned().collect();
     let mut report = Report::new();
     let (mut single, mut several, mut affected, mut unopened) = (0, 0, 0, 0);
@@ -49,7 +51,8 @@ pub(crate) fn run(flags: &Flags) {
         let context = format!("seed {seed}: {}", what.join(", "));
         // Zeros written over zeros are no damage, and a missing index file is no fault.
         let gone_index = |name| kind(name) == "index" && !image.contains_key(name);
-        match hit.filter(|name| count == 1 && !gone_index(name) && image.get(*name) != scene.image.get(*name)) {
+        let hit = hit.filter(|name| count == 1 && !gone_index(name) && image.get(*name) != scene.image.get(*name));
+        simulation::run(seed, || match hit {
             Some(name) => {
                 single += 1;
                 scene.must_notice(&image, name, &context);
@@ -61,7 +64,7 @@ pub(crate) fn run(flags: &Flags) {
                     Err(_) => unopened += 1,
                 }
             }
-        }
+        });
         report.line(|| format!("seed {seed}: {single} single damages, {several} of several"));
     }
     println!(

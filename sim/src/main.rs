@@ -10,13 +10,15 @@
 //!                                            and two users who forget at once, killed at random moments; all is
 //!                                            restored every N rounds
 //! ibid-sim model  [--seeds N] [--seed S] [--without RULE|each]    a model of the protocol of docs/prune.md
-//! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each]    backups, prunes and restores at once, killed at
-//!                                            random calls of the storage, with wrong clocks and losses of power
+//! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each] [--print calls]    backups, prunes, restores, copies
+//!                                            and changed snapshots at once, killed at random calls of the storage,
+//!                                            with wrong clocks and losses of power
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
-//! The seed determines every choice except ids and the interleaving of threads and processes. The first broken promise
-//! ends the run with a message that says how to repeat it.
+//! The first broken promise ends the run with a message that names the seed. With `prune` and `model` that seed does
+//! the same again: it decides ids, times and the order of threads, too. With `damage`, `repair`, and `crash` with even
+//! seeds, it decides ids and the order of threads. With `kill` and `memory` the machine decides these.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
 
@@ -67,7 +69,7 @@ impl Flags {
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory|model|prune [--seed S] [--seeds N] [--rounds N] \
                      [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
-                     [--without RULE|each]";
+                     [--without RULE|each] [--print calls]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
@@ -84,7 +86,7 @@ fn main() -> Result<(), String> {
         },
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),
-        "prune" => prune::run(&flags),
+        "prune" => prune::run(&flags)?,
         _ => return Err(USAGE.to_owned()),
     }
     Ok(())

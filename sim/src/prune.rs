@@ -1,11 +1,13 @@
-//! Backups, prunes, restores and users who forget, on one storage, with clocks that are wrong by up to ten years:
-//! more seeds than in `crates/repo/tests/prune_simulation.rs`, and with each rule of the protocol left out.
+//! Backups, prunes, restores, copies and users who change and forget snapshots, on one storage, with clocks that are
+//! wrong by up to ten years: more seeds than in `crates/repo/tests/prune_simulation.rs`, and with each rule of the
+//! protocol left out. The same seed is the same history.
 
-use ibid_repo::{Rule, leave_out, set_clock_wrong_by};
+use ibid_repo::simulation::{self, Rule, leave_out};
 
 use crate::Flags;
 use crate::report::Report;
-use crate::support::pruning::{Seen, Trees, history};
+use crate::support::pruning::{Broken, Seen, Trees, history};
+use crate::support::seam::{Seam, Trace};
 
 const RULES: [(Rule, &str); 10] = [
     (Rule::SessionFirst, "session-first"),
@@ -20,40 +22,96 @@ const RULES: [(Rule, &str); 10] = [
     (Rule::Reload, "reload"),
 ];
 
-pub(crate) fn run(flags: &Flags) {
-    let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
-    let trees = Trees::new();
-    match flags.text("without") {
-        None => all(&trees, first, seeds),
-        Some(wanted) => {
-            let rules = RULES.iter().filter(|(_, name)| wanted == "each" || wanted == *name);
-            for (rule, name) in rules {
-                without(&trees, first, seeds, *rule, name);
-            }
-        }
+/// What a history replaces in the program, so that it follows from its seed.
+fn seam(shows: bool) -> Seam {
+    Seam {
+        run: |seed, work| simulation::run(seed, work),
+        set_clock: simulation::set_clock_wrong_by,
+        give_way: simulation::give_way,
+        init: |options| options.chunk_key([7; 32]),
+        show: shows.then_some(|call| println!("{call}")),
     }
 }
 
-fn all(trees: &Trees, first: u64, seeds: u64) {
-    let (mut report, mut sum) = (Report::new(), Seen::default());
-    for seed in first..first + seeds {
-        let (seen, broken) = history(trees, seed, set_clock_wrong_by);
-        if let Some(broken) = broken {
-            panic!("seed {seed}: {broken}");
+pub(crate) fn run(flags: &Flags) -> Result<(), String> {
+    let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
+    let seam = seam(flags.text("print") == Some("calls"));
+    let trees = Trees::new(&seam);
+    let Some(wanted) = flags.text("without") else {
+        return all(&trees, first, seeds, seam);
+    };
+    let is_wanted = |(_, name): &&(Rule, &str)| wanted == "each" || wanted == *name;
+    let rules: Vec<_> = RULES.iter().filter(is_wanted).collect();
+    if rules.is_empty() {
+        return Err(format!("--without {wanted}: no such rule"));
+    }
+    let mut missed = Vec::new();
+    for (rule, name) in rules {
+        if !without(&trees, first..first + seeds, *rule, name, seam) {
+            missed.push(*name);
         }
-        sum += seen;
+    }
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "nothing was lost in {seeds} seeds without {}",
+            missed.join(", ")
+        )),
+    }
+}
+
+fn all(trees: &Trees, first: u64, seeds: u64, seam: Seam) -> Result<(), String> {
+    let (mut report, mut sum, mut trace) = (Report::new(), Seen::default(), Trace::default());
+    for seed in first..first + seeds {
+        let outcome = history(trees, seed, seam);
+        if let Some(broken) = outcome.broken {
+            return Err(format!("seed {seed}: {broken:?}"));
+        }
+        sum += outcome.seen;
+        trace.append(outcome.trace);
         report.line(|| format!("seed {seed}: {sum:?}"));
     }
-    println!("{seeds} seeds from {first}: {sum:?}: nothing lost");
+    println!("{seeds} seeds from {first}, {trace}: {sum:?}: nothing lost");
+    Ok(())
 }
 
-/// Leaves out a rule: something must be lost.
-fn without(trees: &Trees, first: u64, seeds: u64, rule: Rule, name: &str) {
-    leave_out(Some(rule));
-    let found = (first..first + seeds).find_map(|seed| Some((seed, history(trees, seed, set_clock_wrong_by).1?)));
-    leave_out(None);
-    match found {
-        Some((seed, broken)) => println!("without {name}: seed {seed}: {broken}"),
-        None => panic!("without {name}, {seeds} seeds lost nothing"),
+/// Leaves out a rule: a snapshot must be lost that is not in the same history with the rule. Returns whether one is.
+fn without(trees: &Trees, seeds: std::ops::Range<u64>, rule: Rule, name: &str, seam: Seam) -> bool {
+    let (mut others, first) = (0, seeds.start);
+    for seed in seeds {
+        leave_out(Some(rule));
+        let broken = history(trees, seed, seam).broken;
+        leave_out(None);
+        match broken {
+            Some(Broken::Lost(lost)) if history(trees, seed, seam).broken.is_none() => {
+                println!("without {name}: seed {seed}, and not with it: {lost}");
+                return true;
+            }
+            Some(_) => others += 1,
+            None => {}
+        }
+        if (seed + 1 - first) % 1000 == 0 {
+            println!("without {name}: seed {seed}: no snapshot lost yet, {others} times something else was wrong");
+        }
+    }
+    println!("without {name}: NO snapshot lost, {others} times something else was wrong");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_is_the_same_history() {
+        let seam = seam(false);
+        let trees = Trees::new(&seam);
+        let mut traces = Vec::new();
+        for seed in 0..30 {
+            let trace = history(&trees, seed, seam).trace;
+            assert_eq!(history(&Trees::new(&seam), seed, seam).trace, trace, "seed {seed}");
+            assert!(!traces.contains(&trace), "seed {seed} is another history");
+            traces.push(trace);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Repairs that are cut short: more damage and more seeds than in `crates/repo/tests/repair.rs`.
 
+use ibid_repo::simulation;
+
 use crate::Flags;
 use crate::report::Report;
 use crate::support::Random;
@@ -8,18 +10,20 @@ use crate::support::repair::Case;
 
 pub(crate) fn run(flags: &Flags) {
     let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
-    let scene = Scene::new();
+    let scene = simulation::run(u64::MAX, Scene::new);
     let mut report = Report::new();
     let (mut cut, mut done) = (0, 0);
     for seed in first..first + seeds {
-        let case = Case::new(&scene, seed);
-        let mut random = Random(seed ^ 0x5EED);
-        for _ in 0..4 {
-            match case.cut_short(random.below(400), random.next()) {
-                true => done += 1,
-                false => cut += 1,
+        simulation::run(seed, || {
+            let case = Case::new(&scene, seed);
+            let mut random = Random(seed ^ 0x5EED);
+            for _ in 0..4 {
+                match case.cut_short(random.below(400), random.next()) {
+                    true => done += 1,
+                    false => cut += 1,
+                }
             }
-        }
+        });
         report.line(|| format!("seed {seed}: {cut} repairs cut short, {done} done before"));
     }
     println!(

@@ -18,6 +18,12 @@ mod failure;
 mod print;
 mod profile;
 
+// Tests of the whole workspace have the simulations' feature; what users run never does.
+const _: () = assert!(
+    cfg!(debug_assertions) || !ibid_repo::CAN_BE_SIMULATED,
+    "build the program without ibid-sim: it would have the feature `simulation` of ibid-repo"
+);
+
 fn main() -> std::process::ExitCode {
     allocator::give_back_large_buffers();
     complete::answer_shell();

@@ -249,7 +249,7 @@ impl Copying<'_> {
             let threads = self
                 .options
                 .threads
-                .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+                .or_else(|| Some(crate::threads::cores()))
                 .map(|threads| threads.min(self.source.readers_max(&loaded)));
             let options = BackupOptions::default()
                 .program(self.options.program.as_str())

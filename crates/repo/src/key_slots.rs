@@ -4,7 +4,7 @@ use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 use ibid_storage::Storage;
 
-use crate::layout::{folder, list_ids, name_in};
+use crate::layout::{folder, list_ids, name_in, new_id};
 use crate::{Error, Result};
 
 pub(crate) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
@@ -78,7 +78,7 @@ pub(crate) fn add_slot(
     label: &str,
     now: i64,
 ) -> Result<FileId> {
-    let id = FileId::random();
+    let id = new_id();
     let note = Note {
         created: now,
         label: label.to_owned(),

@@ -22,6 +22,15 @@ pub(crate) mod folder {
     pub(crate) const DAMAGED: &str = "damaged";
 }
 
+/// Returns the id of a new file: random, or in a simulation from a seed.
+pub(crate) fn new_id() -> FileId {
+    #[cfg(feature = "simulation")]
+    if let Some(id) = crate::simulation::id() {
+        return id;
+    }
+    FileId::random()
+}
+
 pub(crate) fn name_in(folder: &str, id: FileId) -> Name {
     let hex = id.to_string();
     let name = if folder == folder::PACKS {

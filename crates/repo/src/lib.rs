@@ -54,6 +54,9 @@ pub mod scale;
 mod scratch;
 mod session;
 mod similar;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod snapshots;
 mod source;
 mod stats;
@@ -61,15 +64,16 @@ mod tags;
 mod threads;
 mod tree;
 
+/// Whether ids, time and rules can be replaced by simulations. A release build of the program must not have that.
+#[doc(hidden)]
+pub const CAN_BE_SIMULATED: bool = cfg!(feature = "simulation");
+
 pub use archive::{ArchiveFormat, ArchiveSummary};
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::CacheStats;
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 pub use checkpoint::CheckpointInfo;
-#[cfg(feature = "breakable-rules")]
-#[doc(hidden)]
-pub use clock::set_clock_wrong_by;
 pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary, MissingData};
 pub use error::{BaseFault, Error, Result};
 pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
@@ -87,9 +91,6 @@ pub use ingest::{
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
-#[cfg(feature = "breakable-rules")]
-#[doc(hidden)]
-pub use prune::rules::{Rule, leave_out};
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 pub use repair::{RepairOptions, RepairReport};
 pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};

@@ -15,7 +15,7 @@ use crate::cache::{Cache, CacheStats, Copies};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex, View};
 use crate::key_slots::{add_slot, unlock};
-use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in};
+use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
@@ -77,6 +77,17 @@ impl InitOptions {
         self.chunker = other.chunker().clone();
         (self.frame_size, self.pack_size) = (other.frame_size(), other.pack_size());
         self.shared = Some((other.files.keys.shared_chunk_key(), other.is_encrypted()));
+        self
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl InitOptions {
+    /// Gives chunks the ids that they have with this key, which opens nothing. All other keys stay random.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn chunk_key(mut self, key: [u8; 32]) -> InitOptions {
+        self.shared = Some((ChunkKey::from_bytes(key), true));
         self
     }
 }
@@ -168,7 +179,7 @@ impl Repository {
         }
         let chunker = chunker_of(&options.chunker)?;
         let master = MasterKey::random();
-        let id = FileId::random();
+        let id = new_id();
         let keys = if password.is_some() {
             Keys::encrypted(id, &master)
         } else {

@@ -9,7 +9,7 @@ use ibid_format::snapshot::{self, Snapshot};
 use ibid_storage::ErrorKind;
 
 use crate::files::Files;
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::prune::rules::{self, Rule};
 use crate::source::{process_started, this_process};
 use crate::{Error, Repository, Result, clock};
@@ -32,7 +32,7 @@ pub(crate) enum SessionEnd {
 impl OpenSession {
     /// Announces what this process begins to do. Call it before anything is read that it relies on.
     pub(crate) fn begin(files: &Files, action: &str, program: &str, paths: &[Vec<u8>]) -> Result<OpenSession> {
-        let id = FileId::random();
+        let id = new_id();
         let session = Session {
             time: clock::now(),
             host: crate::source::host_name(),

@@ -420,20 +420,39 @@ fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
     assert_eq!(repository.snapshots().unwrap().len(), 2, "the void file is no snapshot");
 }
 
-/// A storage whose first index file of several is stored when the other side says so.
+/// A storage that does the first call of a kind when the other side says so.
 struct Gate {
     inner: Arc<Memory>,
+    /// The operation, and the folder.
+    at: (Operation, &'static str),
     arrived: Barrier,
     released: Barrier,
     is_open: AtomicBool,
 }
 
-impl Storage for Gate {
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
-        if name.as_str().starts_with("index/") && !self.is_open.swap(true, Ordering::Relaxed) {
+impl Gate {
+    fn new(inner: Arc<Memory>, operation: Operation, folder: &'static str) -> Arc<Gate> {
+        Arc::new(Gate {
+            inner,
+            at: (operation, folder),
+            arrived: Barrier::new(2),
+            released: Barrier::new(2),
+            is_open: AtomicBool::new(false),
+        })
+    }
+
+    fn wait(&self, operation: Operation, is_in: impl Fn(&str) -> bool) {
+        let (at, folder) = self.at;
+        if operation == at && is_in(folder) && !self.is_open.swap(true, Ordering::Relaxed) {
             self.arrived.wait();
             self.released.wait();
         }
+    }
+}
+
+impl Storage for Gate {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
+        self.wait(Operation::Put, |folder| name.is_in(folder));
         self.inner.put(name, parts)
     }
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
@@ -445,8 +464,14 @@ impl Storage for Gate {
     fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
         self.inner.size(name)
     }
+    /// What is stored meanwhile is not listed, nor what is deleted.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
-        self.inner.list(folder, each)
+        let mut found = Vec::new();
+        self.inner.list(folder, &mut |name, size| found.push((name, size)))?;
+        self.wait(Operation::List, |wanted| wanted == folder);
+        found.retain(|(name, _)| self.inner.size(name).is_ok());
+        found.into_iter().for_each(|(name, size)| each(name, size));
+        Ok(())
     }
     fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
         self.inner.settle(name)
@@ -467,12 +492,7 @@ fn a_backup_that_a_prune_has_ended_begins_again() {
     folder.evolve(&mut Random(11_000), 400_000);
     let before = backup(&other, folder.path()).id.unwrap();
     folder.write("new", &noise(5, 200_000));
-    let gate = Arc::new(Gate {
-        inner,
-        arrived: Barrier::new(2),
-        released: Barrier::new(2),
-        is_open: AtomicBool::new(false),
-    });
+    let gate = Gate::new(inner, Operation::Put, "index");
     let repository = Repository::open(gate.clone(), Some(b"secret")).unwrap();
     let (heard, monitor) = {
         let heard = Arc::new(AtomicBool::new(false));
@@ -563,4 +583,28 @@ fn a_reader_finds_bases_that_a_prune_has_moved() {
         "{summary:?}"
     );
     restore_all(&reader, &expected);
+}
+
+#[test]
+fn a_reader_loads_the_index_again_if_a_prune_has_deleted_packs_meanwhile() {
+    let inner = Arc::new(Memory::new());
+    let repository = Repository::init(inner.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    folder.write("stays", &noise(1, 200_000));
+    folder.write("garbage", &noise(2, 600_000));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("garbage")).unwrap();
+    let last = backup(&repository, folder.path()).id.unwrap();
+    let expected = [(last, contents(folder.path()))];
+    repository.forget(&[first]).unwrap();
+    // It has read the log and the index files, and lists the packs.
+    let gate = Gate::new(inner, Operation::List, "packs");
+    let reader = Repository::open(gate.clone(), Some(b"secret")).unwrap();
+    std::thread::scope(|scope| {
+        let restoring = scope.spawn(|| restore_all(&reader, &expected));
+        gate.arrived.wait();
+        assert!(prune(&repository).packs_deleted > 0);
+        gate.released.wait();
+        restoring.join().unwrap();
+    });
 }

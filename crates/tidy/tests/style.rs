@@ -143,3 +143,53 @@ fn libraries_use_files_and_clocks_in_few_places() {
     }
     complain(wrong);
 }
+
+/// Where `crates/repo` may use what simulations replace.
+const SEAMS: [&str; 6] = [
+    "crates/repo/src/cache/mod.rs",
+    "crates/repo/src/clock.rs",
+    "crates/repo/src/layout.rs",
+    "crates/repo/src/scale.rs",
+    "crates/repo/src/simulation.rs",
+    "crates/repo/src/threads/",
+];
+
+#[test]
+fn what_simulations_replace_is_used_in_few_places() {
+    let replaced = [
+        "FileId::random()",
+        "Instant::now()",
+        "SystemTime::now()",
+        "available_parallelism()",
+        "crossbeam_channel::{",
+        "thread::scope(",
+    ];
+    let is_ours = |file: &&File| {
+        let path = &file.path;
+        let is_test = path.ends_with("/tests.rs") || SEAMS.iter().any(|place| path.starts_with(place));
+        path.starts_with("crates/repo/src/") && !is_test
+    };
+    let mut wrong = Vec::new();
+    for file in rust().iter().filter(is_ours) {
+        let code = file.lines().take_while(|(_, line)| *line != "#[cfg(test)]");
+        let found = code.filter(|(_, line)| replaced.iter().any(|what| line.contains(what)));
+        wrong.extend(found.map(|(number, line)| format!("{}:{number}: {}", file.path, line.trim())));
+    }
+    complain(wrong);
+}
+
+#[test]
+fn only_the_simulator_asks_for_the_feature_of_simulations() {
+    let manifests = files(|path| path.ends_with("Cargo.toml"));
+    let mut asks = Vec::new();
+    for file in &manifests {
+        let found = file.lines().filter(|(_, line)| line.contains("\"simulation\""));
+        asks.extend(found.map(|_| file.path.clone()));
+    }
+    assert_eq!(asks, ["sim/Cargo.toml"]);
+    let root = manifests.iter().find(|file| file.path == "Cargo.toml").unwrap();
+    assert!(
+        root.text.contains("default-members = [\"crates/*\"]"),
+        "builds without sim, unless it is asked for"
+    );
+}

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use ibid_format::{ChunkId, FileId, FileKind, Keys, SealKind};
 
 use super::Cache;
+use crate::layout::new_id;
 use crate::{Error, Result};
 
 /// Snapshots that are remembered.
@@ -70,7 +71,7 @@ impl Cache {
         let mut bytes = FileKind::Complete.magic().to_vec();
         keys.seal(SealKind::Run, FileId::ZERO, MAGIC as u64, &plain, &mut bytes);
         let path = self.complete_file();
-        let aside = self.folder().join(format!("tmp-{}", FileId::random()));
+        let aside = self.folder().join(format!("tmp-{}", new_id()));
         let written = std::fs::write(&aside, bytes).and_then(|()| std::fs::rename(&aside, &path));
         written.map_err(|source| Error::local("write", &path, source))
     }

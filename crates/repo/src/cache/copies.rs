@@ -17,7 +17,8 @@ use ibid_format::FileId;
 use ibid_storage::Storage;
 
 use super::{Cache, files_in, id_of, remove_abandoned};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
+use crate::threads::wait;
 use crate::{Error, Monitor, Result, Warning};
 
 /// Folders of the repository of whose files there are copies.
@@ -127,8 +128,9 @@ impl Copies {
         if fetching.insert(id) {
             return Some(Claim { copies: self, id });
         }
-        let waited = self.fetched.wait_while(fetching, |fetching| fetching.contains(&id));
-        drop(waited.expect("no holder of this lock panics"));
+        while fetching.contains(&id) {
+            fetching = wait(&self.fetched, &self.fetching, fetching);
+        }
         None
     }
 
@@ -136,7 +138,7 @@ impl Copies {
     fn write(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
         let folder = self.cache.folder().join(folder);
         self.cache.make_folder(&folder)?;
-        let temporary = folder.join(format!("tmp-{}", FileId::random()));
+        let temporary = folder.join(format!("tmp-{}", new_id()));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)

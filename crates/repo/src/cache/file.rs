@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ibid_format::run::{BLOCK, PAGE, PAGE_PLAIN, Section, open, seal};
 use ibid_format::{FileId, FileKind, Keys};
 
+use crate::layout::new_id;
 use crate::{Error, Result};
 
 /// Bytes gathered before they are written.
@@ -149,7 +150,7 @@ impl SealedWriter {
     /// Begins a file in this folder. If it stays, it is named `<id>` when it is finished; otherwise it
     /// has no name, and is gone when it is closed.
     pub(crate) fn new(keys: &Keys, folder: &Path, stays: bool) -> Result<SealedWriter> {
-        let id = FileId::random();
+        let id = new_id();
         let path = folder.join(format!("tmp-{id}"));
         let file = OpenOptions::new()
             .read(true)

@@ -11,7 +11,7 @@ use super::report::{FAULTS_MAX, Fault};
 use crate::index::{Frame, Index, LoadedIndex, NumberSet, Place};
 use crate::read::ChunkReader;
 use crate::scratch::{Bits, Scratch};
-use crate::threads::spawn;
+use crate::threads::{cores, scope, spawn};
 use crate::{Error, Monitor, Repository, Result};
 
 /// State of one check, shared by its threads.
@@ -162,9 +162,9 @@ impl Checking<'_> {
                 .get_or_insert(error);
             stop();
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let threads = cores.min(8).min(self.repository.readers_max(self.loaded));
-        std::thread::scope(|scope| {
+        scope(|scope| {
             for _ in 0..threads {
                 if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {
                     return fail(error);

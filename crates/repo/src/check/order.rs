@@ -12,6 +12,7 @@ use ibid_format::pack::PackSummary;
 use crate::Result;
 use crate::index::{LoadedIndex, NumberSet, find_base};
 use crate::scratch::{Array, Scratch};
+use crate::threads::wait;
 
 /// Hash of the ids of a frame's chunks. Keeping the ids themselves would take as much memory as the
 /// index.
@@ -179,7 +180,7 @@ impl Turns {
             if state.reading == 0 {
                 return Ok(None);
             }
-            state = self.changed.wait(state).expect("no holder of this lock panics");
+            state = wait(&self.changed, &self.state, state);
         }
     }
 

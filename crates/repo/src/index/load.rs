@@ -60,6 +60,8 @@ impl LoadedIndex {
                     repository.monitor.warn(Warning::Cache { error });
                 }
                 Err(error) => return Err(error),
+                // A prune has deleted packs since the log was read. What was needed of them was moved before.
+                Ok(Some(loaded)) if loaded.is_overtaken(repository)? => {}
                 Ok(Some(loaded)) => return Ok(loaded),
                 // Outdated runs of the cache are made again.
                 Ok(None) => {}
@@ -130,6 +132,12 @@ impl LoadedIndex {
         loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
         loaded.find_set_aside(&repository.files)?;
         Ok(Some(loaded))
+    }
+
+    /// Returns whether packs are missing and the log has gone on.
+    fn is_overtaken(&self, repository: &Repository) -> Result<bool> {
+        let looks_again = self.lacks_packs() && rules::holds(Rule::Reload);
+        Ok(looks_again && PruneState::read(&repository.files)?.number != self.state.number)
     }
 
     /// Finds the frames that can't be decoded because a pack is missing.

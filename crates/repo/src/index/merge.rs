@@ -11,7 +11,7 @@ use ibid_storage::ErrorKind;
 
 use super::run::{Run, RunWriter};
 use crate::cache::{Cache, Kept};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::prune::PruneState;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -51,7 +51,7 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
-        let id = FileId::random();
+        let id = new_id();
         let merged = index_file::merge(&self.files.keys, id, state.number, &indexes, |pack| {
             !state.is_doomed(pack)
         })

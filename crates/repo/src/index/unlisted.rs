@@ -1,11 +1,11 @@
 //! Stored packs on their way into index files.
 
+use ibid_format::index as index_file;
 use ibid_format::pack::PackSummary;
-use ibid_format::{FileId, index as index_file};
 
 use super::loaded::LoadedIndex;
 use crate::files::Files;
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Monitor, Result};
 
 /// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the directories of
@@ -54,7 +54,7 @@ impl Unlisted {
         let mut written = 0;
         while !rest.is_empty() {
             let count = packs_of_one_file(rest, self.chunks_max);
-            let id = FileId::random();
+            let id = new_id();
             let bytes =
                 index_file::encode(&files.keys, id, epoch, &rest[..count]).map_err(Error::damaged("the new index"))?;
             if !dry_run {
@@ -106,9 +106,9 @@ fn chunks_of(pack: &PackSummary) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::{FrameSummary, PackKind};
+    use ibid_format::{ChunkId, FileId};
 
     use super::*;
 

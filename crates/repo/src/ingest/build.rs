@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread::Scope;
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
 use ibid_format::FileId;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
@@ -26,7 +25,7 @@ use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, TakenFrom, ToR
 use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
-use crate::threads::spawn;
+use crate::threads::{Receiver, bounded, scope, spawn, unbounded};
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
 use crate::{Error, ProgressCounters, Result, Warning};
 
@@ -51,7 +50,7 @@ pub(crate) fn run(
         job.delete_replaced(job.loaded.replaceable_index_files());
     }
     let efforts = Efforts::new();
-    let end = std::thread::scope(|scope| {
+    let end = scope(|scope| {
         let (channels, events) = start(scope, job, &stored, &efforts, input, baseline)?;
         gather(job, &stored, channels, events, Checkpointing::new(job, origin))
     });
@@ -503,7 +502,7 @@ impl Builder<'_, '_> {
         let (job, channels) = (self.gather.job, &self.gather.channels);
         let (work, spare) = (channels.work.clone(), channels.spares.clone());
         let (path, names) = (file.path.clone(), file.names);
-        std::thread::scope(move |scope| {
+        scope(move |scope| {
             spawn(scope, move || {
                 let image = None;
                 large::cut(job, Large::File { file, image, parts }, &work, &spare)

@@ -16,7 +16,7 @@ use super::build::Built;
 use super::job::Job;
 use super::options::Checkpoints;
 use crate::checkpoint::{CheckpointInfo, order};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Repository, Result, Warning, clock};
 
 /// After so many bytes were read, or after that time, there is another checkpoint...
@@ -72,7 +72,7 @@ impl CheckpointOrigin {
             files,
             bytes,
         };
-        let id = FileId::random();
+        let id = new_id();
         let bytes = checkpoint
             .encode(&repository.files.keys, id)
             .map_err(Error::damaged("the new checkpoint"))?;
@@ -125,7 +125,7 @@ pub(super) struct Pace {
 
 impl Pace {
     fn new(every: Checkpoints) -> Pace {
-        let now = Instant::now();
+        let now = clock::instant();
         Pace {
             every,
             began: now,
@@ -149,7 +149,7 @@ impl Pace {
 
     /// Notes a checkpoint that took so many bytes.
     fn made(&mut self, bytes: u64) {
-        self.last = Instant::now();
+        self.last = clock::instant();
         self.read_before += std::mem::take(&mut self.read);
         self.files = 0;
         self.written = bytes;
@@ -162,7 +162,7 @@ impl Pace {
             Checkpoints::Auto => {
                 let is_worth_it = self.files > 0 && self.read >= self.written.saturating_mul(READ_PER_WRITTEN);
                 let is_much = || self.read >= BYTES.max(self.read_before / u64::from(PART));
-                let is_long = || self.last.elapsed() >= TIME.max(self.began.elapsed() / PART);
+                let is_long = || clock::since(self.last) >= TIME.max(clock::since(self.began) / PART);
                 is_worth_it && (is_much() || is_long())
             }
         }

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_channel::unbounded;
 use ibid_delta::{Sketch, Sketcher};
 
 use super::fingerprint::{INCOMPRESSIBLE_MAX, sketch_length_min};
@@ -14,7 +13,7 @@ use crate::Result;
 use crate::index::Place;
 use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
-use crate::threads::spawn;
+use crate::threads::{scope, spawn, unbounded};
 
 /// Loads the sketches of stored chunks, and computes those that no file holds.
 pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
@@ -29,7 +28,7 @@ fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], simila
     let passed_over = passed_over(job, frames);
     let next = AtomicUsize::new(0);
     let (seen_in, seen) = unbounded();
-    std::thread::scope(|scope| -> Result<()> {
+    scope(|scope| -> Result<()> {
         for _ in 0..job.limits.workers.min(frames.len()) {
             let (next, passed_over, seen) = (&next, &passed_over, seen_in.clone());
             spawn(scope, move || {

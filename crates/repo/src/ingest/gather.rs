@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
@@ -20,6 +19,7 @@ use super::summary::BackupSummary;
 use super::work::Work;
 use crate::read::Body;
 use crate::similar::{Similar, unsaved_max};
+use crate::threads::{Receiver, Sender, bounded};
 use crate::tree::MetadataSink;
 use crate::{Error, Result};
 

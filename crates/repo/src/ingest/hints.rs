@@ -22,7 +22,7 @@
 //! once.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ibid_chunk::ArchiveCutter;
 use ibid_format::pack::PackSummary;
@@ -32,6 +32,7 @@ use super::fingerprint::Span;
 use super::job::Job;
 use super::options::Hints;
 use super::sampling::FileClass;
+use crate::clock;
 use crate::index::Place;
 
 /// Maximum number of chunks fingerprinted at once, and of their bytes (a single chunk may have
@@ -238,14 +239,14 @@ fn pays(job: &Job<'_>) -> bool {
     let mut names = Fingerprinter::new(&job.repository.files.keys);
     let (mut cutting, mut naming) = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
-        let clock = Instant::now();
+        let start = clock::instant();
         let chunks: Vec<&[u8]> = ibid_chunk::chunks(chunker, &data).collect();
-        cutting = cutting.min(clock.elapsed());
-        let clock = Instant::now();
+        cutting = cutting.min(clock::since(start));
+        let start = clock::instant();
         names.name_all(&chunks, |_, id| {
             std::hint::black_box(id);
         });
-        naming = naming.min(clock.elapsed());
+        naming = naming.min(clock::since(start));
     }
     cutting > naming
 }

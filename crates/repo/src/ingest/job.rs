@@ -73,9 +73,7 @@ impl<'a> Job<'a> {
         source: Option<Source<'a>>,
     ) -> Job<'a> {
         let finds_similar = options.similarity != Similarity::Off && options.compression != Compression::Off;
-        let cores = options
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let cores = options.threads.unwrap_or_else(crate::threads::cores);
         let (chunk_max, beside) = match &source {
             None => (0, 0),
             Some(Source::Copy(source)) => (source.chunk_max, 0),

@@ -4,7 +4,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_chunk::ArchiveCutter;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, Time, TreeEntry};
@@ -19,6 +18,7 @@ use super::options::Stream;
 use super::sampling::FileClass;
 use super::work::{Piece, ToRead, Work};
 use crate::source::{Extent, Opened};
+use crate::threads::{Receiver, Sender, bounded};
 use crate::{Error, ProgressCounters, Result};
 
 /// Message to the builder about a large file.

@@ -165,7 +165,7 @@ impl Repository {
         unresolved: u64,
         options: &BackupOptions,
     ) -> Result<Option<BackupSummary>> {
-        let started = Instant::now();
+        let started = clock::instant();
         let paths = recorded_paths(&input);
         let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
         // A pruner may delete what an index lists that was read before.
@@ -236,7 +236,7 @@ impl Repository {
         let reading_began = job.started;
         let packs = self.packs_hash(&job);
         let tally = job.into_tally();
-        let duration_ms = || started.elapsed().as_millis() as u64;
+        let duration_ms = || clock::since(started).as_millis() as u64;
         if self.monitor.is_cancelled() {
             // A reader that was cancelled fails, so all of the tree is there.
             if let Some(checkpoints) = checkpoints {
@@ -304,7 +304,7 @@ impl Repository {
     /// the session. The summary has no id if this was a dry run, or if the [snapshot](Derived::snapshot) was to lose
     /// files and has lost none.
     pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
-        let started = Instant::now();
+        let started = clock::instant();
         let (program, paths) = (&options.program, &derived.snapshot.paths);
         // Before this, a pruner may delete what the index lists.
         let mut session = match options.dry_run {
@@ -319,7 +319,7 @@ impl Repository {
             self.monitor.warn(Warning::Repository { error });
         }
         let summary = stored?.map(|summary| BackupSummary {
-            duration_ms: started.elapsed().as_millis() as u64,
+            duration_ms: clock::since(started).as_millis() as u64,
             ..summary
         });
         Ok(summary)

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_format::content::{Content, Item};
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::{EntryKind, Time, TreeEntry};
+use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 
@@ -25,8 +24,8 @@ use super::sampling::FileClasses;
 use super::work::{FileKey, Names, SmallFile, TakenFrom, ToRead, Work, attribute_bytes};
 use crate::checkpoint::CheckpointInfo;
 use crate::read::ChunkReader;
-use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_xattrs_at, read_xattrs_of};
-use crate::threads::spawn;
+use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_xattrs_at, read_xattrs_of, version_of};
+use crate::threads::{Receiver, Sender, bounded, scope, spawn};
 use crate::tree::{Entries, Items};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
@@ -277,7 +276,7 @@ fn walk(
         kinds: FileClasses::default(),
         image,
     };
-    std::thread::scope(|scope| {
+    scope(|scope| {
         let (ahead, folders) = ahead::channel();
         for _ in 0..ahead::THREADS {
             let folders = folders.clone();
@@ -508,16 +507,8 @@ fn is_unchanged(former: &TreeEntry, stat: &Stat, is_stored: impl FnOnce(&Content
     let EntryKind::File(content) = &former.kind else {
         return false;
     };
-    let mtime = Time {
-        seconds: stat.st_mtime,
-        nanos: stat.st_mtime_nsec as u32,
-    };
-    let ctime = Time {
-        seconds: stat.st_ctime,
-        nanos: stat.st_ctime_nsec as u32,
-    };
     content.length == stat.st_size as u64
-        && (former.mtime, former.ctime, former.inode) == (mtime, ctime, stat.st_ino)
+        && (former.mtime, former.ctime, former.inode) == version_of(stat)
         && !former.changed_while_read
         && is_stored(content)
 }

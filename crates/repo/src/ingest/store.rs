@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use crossbeam_channel::{Receiver, Sender};
-use ibid_format::FileId;
 use ibid_format::pack::{self, PackKind, PackSummary};
 
 use super::checkpoints::{CheckpointDue, LastCheckpoint};
 use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
 use crate::index::{Unlisted, each_unlisted};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
+use crate::threads::{Receiver, Sender, wait};
 use crate::{Error, ProgressCounters, Result};
 
 /// What is stored again is many versions of the same. This share of the memory for bases may be chunks that are not
@@ -124,10 +123,11 @@ impl Stored {
 
     /// Waits until all earlier packs are durable. Returns false if an upload failed.
     fn wait_for_those_before(&self, number: u64) -> bool {
-        let durable = self.durable.lock().expect("no holder of this lock panics");
-        let waits = |durable: &mut DurablePacks| durable.below < number && !self.failed.load(Ordering::Acquire);
-        let durable = self.progress.wait_while(durable, waits);
-        durable.expect("no holder of this lock panics").below >= number
+        let mut durable = self.durable.lock().expect("no holder of this lock panics");
+        while durable.below < number && !self.failed.load(Ordering::Acquire) {
+            durable = wait(&self.progress, &self.durable, durable);
+        }
+        durable.below >= number
     }
 
     fn mark_durable(&self, number: u64) {
@@ -202,7 +202,7 @@ impl OpenPacks<'_> {
             (PackKind::Data, _) => &mut self.whole,
         };
         let pack = slot.get_or_insert_with(|| OpenPack {
-            builder: pack::PackBuilder::new(&self.job.repository.files.keys, FileId::random(), due.kind),
+            builder: pack::PackBuilder::new(&self.job.repository.files.keys, new_id(), due.kind),
             frames: Vec::new(),
         });
         let before = pack.builder.len();

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ibid_format::FileId;
 use ibid_format::content::Item;
 
 use super::job::Job;
+use crate::layout::new_id;
 use crate::source::{Extent, Opened};
 use crate::tree::Items;
 use crate::{Monitor, Warning};
@@ -175,7 +175,7 @@ impl Sample {
         Sample {
             // Saturates at both ends.
             below: (share * u64::MAX as f64) as u64,
-            state: u64::from_le_bytes(FileId::random().0[..8].try_into().expect("8 bytes")),
+            state: u64::from_le_bytes(new_id().0[..8].try_into().expect("8 bytes")),
         }
     }
 

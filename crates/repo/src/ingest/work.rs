@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender};
 use ibid_chunk::ArchiveCutter;
 use ibid_format::content::Item;
 use ibid_format::tree::{Time, TreeEntry};
@@ -19,6 +18,7 @@ use super::job::Job;
 use super::limits::BATCH_BYTES;
 use super::sampling;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
+use crate::threads::{Receiver, Sender};
 use crate::{Error, Monitor, ProgressCounters, Warning};
 
 /// A job for a worker, and the channel for its result.

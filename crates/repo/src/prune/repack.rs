@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::rebase::HeldBases;
 use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
 use crate::ingest::Again;
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::read::ChunkReader;
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, Warning};
 
@@ -155,7 +155,7 @@ impl Moving<'_> {
             (PackKind::Data, 0) => 1,
             (PackKind::Data, _) => 2,
         };
-        let new = || PackBuilder::new(&repository.files.keys, FileId::random(), pack.kind);
+        let new = || PackBuilder::new(&repository.files.keys, new_id(), pack.kind);
         let open = self.open[class].get_or_insert_with(new);
         let offset = open.len() as u32;
         open.add(&plain, &frame.blobs, frame.depth, &frame.bases);

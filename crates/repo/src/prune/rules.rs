@@ -3,7 +3,7 @@
 /// A rule of the protocol that `docs/prune.md` explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[cfg_attr(not(feature = "breakable-rules"), allow(unreachable_pub))]
+#[cfg_attr(not(feature = "simulation"), allow(unreachable_pub))]
 pub enum Rule {
     /// A backup stores its session before it reads the log and the index.
     SessionFirst = 1,
@@ -27,23 +27,23 @@ pub enum Rule {
     Reload,
 }
 
-#[cfg(feature = "breakable-rules")]
+#[cfg(feature = "simulation")]
 static LEFT_OUT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
 /// Leaves out a rule in this process, or none. For simulations alone: without any of them data is lost.
-#[cfg(feature = "breakable-rules")]
+#[cfg(feature = "simulation")]
 pub fn leave_out(rule: Option<Rule>) {
     LEFT_OUT.store(rule.map_or(0, |rule| rule as u8), std::sync::atomic::Ordering::Relaxed);
 }
 
 /// Returns whether a rule holds.
-#[cfg(feature = "breakable-rules")]
+#[cfg(feature = "simulation")]
 pub(crate) fn holds(rule: Rule) -> bool {
     LEFT_OUT.load(std::sync::atomic::Ordering::Relaxed) != rule as u8
 }
 
 /// Returns whether a rule holds: always.
-#[cfg(not(feature = "breakable-rules"))]
+#[cfg(not(feature = "simulation"))]
 pub(crate) fn holds(_: Rule) -> bool {
     true
 }

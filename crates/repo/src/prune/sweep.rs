@@ -7,7 +7,7 @@ use ibid_storage::ErrorKind;
 
 use super::repack::Moved;
 use super::{PruneState, PruneSummary};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Repository, Result, similar};
 
 /// Memory budget for the sketches of a chunk that are written, bytes.
@@ -89,7 +89,7 @@ impl Repository {
     ) -> Result<()> {
         let is_kept = |pack| !state.is_doomed(pack);
         if files.iter().any(|file| file.packs().any(|pack| is_kept(pack.id))) {
-            let id = FileId::random();
+            let id = new_id();
             let bytes = index_file::merge(&self.files.keys, id, state.number, files, is_kept)
                 .map_err(Error::damaged("the merged index"))?;
             self.files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
@@ -156,7 +156,7 @@ impl Repository {
         summary: &mut PruneSummary,
     ) -> Result<()> {
         if let Some(sketches) = sketches.filter(|sketches| !sketches.runs.is_empty()) {
-            let id = FileId::random();
+            let id = new_id();
             let bytes = sketches
                 .encode(&self.files.keys, id)
                 .map_err(Error::damaged("the new sketches"))?;

@@ -1,10 +1,10 @@
 //! Waiting until all machines see the same, and refusing to work beside others.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::PruneOptions;
 use crate::layout::folder;
-use crate::{Error, Repository, Result, SessionState, Warning};
+use crate::{Error, Repository, Result, SessionState, Warning, clock};
 
 /// How often a wait looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(100);
@@ -22,8 +22,8 @@ impl Repository {
         }
         let seconds = time.as_secs();
         self.monitor.warn(Warning::WaitsForCaches { seconds });
-        let begun = Instant::now();
-        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+        let begun = clock::instant();
+        while let Some(left) = time.checked_sub(clock::since(begun)).filter(|left| !left.is_zero()) {
             self.monitor.check_cancelled()?;
             std::thread::sleep(left.min(LOOK));
         }

@@ -10,6 +10,7 @@ use ibid_format::{ChunkId, Keys};
 
 use super::delta_body::DeltaBody;
 use super::recency::Recency;
+use crate::threads::wait;
 
 /// Maximum size and number of freed bodies whose memory is kept for reuse.
 const SPARE_BYTES_MAX: usize = 4 << 20;
@@ -329,7 +330,7 @@ impl FrameCache {
             if kept.claimed.insert(frame) {
                 return Claim::Ours(Claimed { cache: self, frame });
             }
-            kept = self.read.wait(kept).expect("no holder of this lock panics");
+            kept = wait(&self.read, &self.kept, kept);
         }
     }
 

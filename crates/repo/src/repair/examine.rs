@@ -10,7 +10,7 @@ use ibid_storage::ErrorKind;
 use super::Repairing;
 use crate::index::{Frame, Pack};
 use crate::layout::{folder, name_in};
-use crate::threads::spawn;
+use crate::threads::{cores, scope, spawn};
 use crate::{Error, ProgressCounters, Result};
 
 /// A pack with damaged bytes, or of the wrong length.
@@ -73,9 +73,9 @@ impl Repairing<'_> {
                 .expect("no holder of this lock panics")
                 .get_or_insert(error);
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let threads = cores.min(8).min(self.repository.readers_max(&self.loaded));
-        std::thread::scope(|scope| {
+        scope(|scope| {
             for _ in 0..threads {
                 if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {
                     return fail(error);

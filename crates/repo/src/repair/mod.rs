@@ -39,7 +39,7 @@ use ibid_storage::Name;
 pub use report::{RepairOptions, RepairReport};
 
 use crate::index::{DamagedFile, LoadedIndex, MissingPack};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::prune::PruneState;
 use crate::{Error, Monitor, ReadData, Repository, Result, similar};
 
@@ -277,7 +277,7 @@ impl Repairing<'_> {
                 continue;
             }
             if others > 0 {
-                let new = FileId::random();
+                let new = new_id();
                 let bytes = index_file::merge(&files.keys, new, state.number, &[file], |pack| !packs.contains(&pack));
                 let bytes = bytes.map_err(Error::damaged("the new index"))?;
                 files.storage.put(&name_in(folder::INDEX, new), &[&bytes])?;

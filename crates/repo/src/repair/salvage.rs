@@ -9,7 +9,7 @@ use ibid_format::{ChunkId, FileId};
 use super::Repairing;
 use super::examine::DamagedPack;
 use crate::index::{Frame, Unlisted, each_unlisted};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Result};
 
 /// Ids of a frame's chunks by their slots, for frames by their positions in a pack.
@@ -119,7 +119,7 @@ impl Repairing<'_> {
         let plaintext = files.read_plain_frame(&pack.pack, summary.offset, summary.sealed)?;
         let kind = pack.pack.kind;
         let slot = &mut salvage.open[usize::from(kind == PackKind::Metadata)];
-        let open = slot.get_or_insert_with(|| PackBuilder::new(&files.keys, FileId::random(), kind));
+        let open = slot.get_or_insert_with(|| PackBuilder::new(&files.keys, new_id(), kind));
         open.add(&plaintext, &summary.blobs, summary.depth, &summary.bases);
         match slot.take_if(|open| open.is_full(self.repository.config.pack_size)) {
             Some(full) => self.store(salvage, full),

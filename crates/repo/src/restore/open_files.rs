@@ -2,6 +2,8 @@
 
 use std::sync::{Condvar, Mutex};
 
+use crate::threads::wait;
+
 /// Maximum number of directories kept open on the planner's path.
 const DIRECTORIES: usize = 64;
 /// Maximum number of open files. More would not reduce the number of frames read.
@@ -46,8 +48,11 @@ impl OpenFiles {
 
     /// Waits for a permit.
     pub(crate) fn take(&self) -> Permit<'_> {
-        let wait = self.freed.wait_while(self.free(), |free| *free == 0);
-        *wait.expect("no holder of this lock panics") -= 1;
+        let mut free = self.free();
+        while *free == 0 {
+            free = wait(&self.freed, &self.free, free);
+        }
+        *free -= 1;
         Permit(self)
     }
 }

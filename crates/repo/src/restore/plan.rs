@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crossbeam_channel::Sender;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
 use rustix::fd::OwnedFd;
@@ -30,6 +29,7 @@ use super::target::{self, Stack};
 use super::task::Task;
 use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
+use crate::threads::Sender;
 use crate::tree::Items;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::bounded;
 use ibid_format::content::Content;
 use ibid_format::tree::{EntryKind, TreeEntry};
 
@@ -19,7 +18,7 @@ use super::selected::Selected;
 use super::task::Task;
 use super::{target, write};
 use crate::read::ChunkReader;
-use crate::threads::spawn;
+use crate::threads::{bounded, cores, scope, spawn};
 use crate::tree::Found;
 use crate::{Error, Result};
 
@@ -72,12 +71,12 @@ impl Task<'_> {
         let threads = self
             .options
             .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .unwrap_or_else(cores)
             .clamp(1, 16)
             .min(self.repository.readers_max(&loaded));
         let chunks = self.repository.bulk_reader(&loaded);
         let (groups, work) = bounded(4 * threads);
-        let result = std::thread::scope(|scope| {
+        let result = scope(|scope| {
             for _ in 0..threads {
                 let (work, progress, chunks) = (work.clone(), &progress, &chunks);
                 spawn(scope, move || write::run(self, chunks, progress, &work))?;

@@ -5,13 +5,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use ibid_format::FileId;
 use ibid_format::tree::{EntryKind, NAME_BYTES_MAX};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::Held;
+use crate::layout::new_id;
 use crate::{Error, Result};
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -108,7 +108,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &[u8]) -> std::result::Result<(), 
 
 /// Returns a unique name for a file that will replace another once complete.
 pub(crate) fn aside() -> Vec<u8> {
-    format!(".ibid-{}", FileId::random()).into_bytes()
+    format!(".ibid-{}", new_id()).into_bytes()
 }
 
 /// Renames `aside` over `name` atomically; an empty directory in its place is removed first. On

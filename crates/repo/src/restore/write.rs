@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Receiver;
 use rustix::io::Errno;
 
 use super::file::{Part, write_all_at};
@@ -10,6 +9,7 @@ use super::finish::finish;
 use super::progress::{Tally, fail, lose};
 use super::task::Task;
 use crate::read::{ChunkReader, FrameReader};
+use crate::threads::Receiver;
 use crate::{Error, ProgressCounters};
 
 /// Works until the channel closes. Each group holds the parts of one frame, in order of slots. All

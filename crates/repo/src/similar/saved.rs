@@ -16,7 +16,7 @@ use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
 use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{Frame, LoadedIndex, NumberSet, Place};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Repository, Result, Warning};
 
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
@@ -131,7 +131,7 @@ impl Similar {
             if chunks == 0 {
                 return Ok(written);
             }
-            let id = FileId::random();
+            let id = new_id();
             let sketches = Sketches {
                 time: crate::clock::now(),
                 runs,

@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir};
 
 use super::walk::open_directory;
+use crate::clock;
+use crate::threads::{Receiver, Sender, bounded};
 
 /// Threads that look ahead. They wait for the disk, not for a core.
 pub(crate) const THREADS: usize = 4;
@@ -93,9 +94,9 @@ pub(crate) fn run(folders: &Receiver<Folder>) {
             left -= 1;
             continue;
         }
-        let start = Instant::now();
+        let start = clock::instant();
         let entries = folder.look();
-        match start.elapsed() <= KNOWN + KNOWN_ENTRY * entries {
+        match clock::since(start) <= KNOWN + KNOWN_ENTRY * entries {
             true => {
                 left = pause;
                 pause = (2 * pause).min(LEFT_MAX);

@@ -30,6 +30,7 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
         },
         FileType::Unknown => return None,
     };
+    let (mtime, ctime, inode) = version_of(stat);
     let linked = stat.st_nlink > 1 && !matches!(kind, EntryKind::Directory(_));
     Some(TreeEntry {
         name: name.to_vec(),
@@ -37,19 +38,37 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        mtime: Time {
-            seconds: stat.st_mtime,
-            nanos: stat.st_mtime_nsec as u32,
-        },
-        ctime: Time {
-            seconds: stat.st_ctime,
-            nanos: stat.st_ctime_nsec as u32,
-        },
-        inode: stat.st_ino,
+        mtime,
+        ctime,
+        inode,
         changed_while_read: false,
         hard_link_device: linked.then_some(stat.st_dev),
         xattrs: Vec::new(),
     })
+}
+
+/// Returns what tells a later version of a file: its mtime, ctime and inode. In a simulation, its mtime alone.
+pub(crate) fn version_of(stat: &Stat) -> (Time, Time, u64) {
+    let mtime = Time {
+        seconds: stat.st_mtime,
+        nanos: stat.st_mtime_nsec as u32,
+    };
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_on() {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let time = if is_directory {
+            Time { seconds: 1, nanos: 1 }
+        } else {
+            mtime
+        };
+        let is_linked = stat.st_nlink > 1 && !is_directory;
+        return (time, time, if is_linked { stat.st_ino } else { 1 });
+    }
+    let ctime = Time {
+        seconds: stat.st_ctime,
+        nanos: stat.st_ctime_nsec as u32,
+    };
+    (mtime, ctime, stat.st_ino)
 }
 
 /// Extended attributes, ascending by name, including ACLs (`system.posix_acl_*`).

@@ -1,6 +1,7 @@
 //! Trees to back up, repositories to back up into, and the comparison of trees.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod actors;
 pub mod checkpoints;
 pub mod crash;
 pub mod damage;
@@ -8,6 +9,7 @@ pub mod deltas;
 pub mod pruning;
 pub mod reads;
 pub mod repair;
+pub mod seam;
 pub mod turns;
 
 use std::collections::BTreeMap;

@@ -1,50 +1,97 @@
-//! Backups, prunes, restores and users who forget, all at once, on a storage that makes trouble.
+//! Backups, prunes, restores, copies and users who change and forget snapshots, all at once, on a storage that makes
+//! trouble.
 
+use std::fs::{File, FileTimes};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ibid_repo::{
-    Checkpoints, ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions,
-    SnapshotInfo,
+    ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo,
 };
-use ibid_storage::Memory;
+use ibid_storage::{Memory, Storage};
+use tempfile::TempDir;
 
-use super::turns::{Remains, Seat, SetClock, Turns};
-use super::{Contents, Folder, Random, backup, contents, noise, options, quick, scratch};
+use super::actors::{Actor, ROLES, Role};
+use super::seam::{Seam, Trace};
+use super::turns::{Remains, Turns};
+use super::{Contents, Random, backup, contents, noise, quick, scratch};
+
+/// Versions of a tree.
+const VERSIONS: u64 = 12;
 
 /// Versions of a tree, which all histories use.
-pub struct Trees(Vec<(Folder, Contents)>);
+pub struct Trees {
+    pub versions: Vec<(PathBuf, Contents)>,
+    /// A repository that has the first of them, to copy from.
+    pub others: Memory,
+}
 
 impl Trees {
-    /// Returns versions that share most of what they have, and resemble one another in much of the rest.
-    pub fn new() -> Trees {
+    /// Returns versions that share most of what they have, and resemble one another in much of the rest. The same ones
+    /// are always in the same place, where they stay: paths are a part of what is backed up.
+    pub fn new(seam: &Seam) -> Trees {
+        let place = scratch();
+        let mut name = Trace::default();
+        for n in 0..VERSIONS {
+            write_version(&place.path().join(n.to_string()), n, &mut name);
+        }
+        let fixed = place
+            .path()
+            .with_file_name(format!("ibid-simulated-{:016x}", name.digest));
+        // If another process is faster, it has made the same.
+        let _ = std::fs::rename(place.path(), &fixed);
         let version = |n: u64| {
-            let folder = Folder::scratch();
-            let mut random = Random(n);
-            for file in 0..5 {
-                // Three kinds of each file, with changes of their own.
-                let mut bytes = noise(file * 100 + random.below(3), 24_000);
-                for _ in 0..random.below(4) {
-                    let at = random.below(24_000 - 64) as usize;
-                    bytes[at..at + 32].copy_from_slice(&noise(random.next(), 32));
-                }
-                if random.below(5) > 0 {
-                    folder.write(format!("file {file}"), &bytes);
-                }
-            }
-            folder.write("number", &n.to_le_bytes());
-            let found = contents(folder.path());
-            (folder, found)
+            let path = fixed.join(n.to_string()).canonicalize().unwrap();
+            let found = contents(&path);
+            (path, found)
         };
-        Trees((0..12).map(version).collect())
+        let versions: Vec<_> = (0..VERSIONS).map(version).collect();
+        let others = Memory::new();
+        seam.process(1, || {
+            let repository = init(&others, seam);
+            for (path, _) in &versions[..4] {
+                backup(&repository, path);
+            }
+        });
+        Trees { versions, others }
     }
 }
 
-fn init() -> InitOptions {
-    quick()
+/// Writes a version, and adds what it has to a digest of all.
+fn write_version(path: &Path, n: u64, digest: &mut Trace) {
+    std::fs::create_dir(path).unwrap();
+    let mut write = |name: &str, bytes: &[u8]| {
+        let path = path.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1));
+        File::open(&path).unwrap().set_times(times).unwrap();
+        digest.add(name.as_bytes());
+        digest.add(bytes);
+    };
+    let mut random = Random(n);
+    for file in 0..5 {
+        // Three kinds of each file, with changes of their own.
+        let mut bytes = noise(file * 100 + random.below(3), 24_000);
+        for _ in 0..random.below(4) {
+            let at = random.below(24_000 - 64) as usize;
+            bytes[at..at + 32].copy_from_slice(&noise(random.next(), 32));
+        }
+        if random.below(5) > 0 {
+            write(&format!("file {file}"), &bytes);
+        }
+    }
+    write("number", &n.to_le_bytes());
+}
+
+/// Makes a repository of small chunks, frames and packs.
+pub fn init(store: &Memory, seam: &Seam) -> Repository {
+    let small = quick()
         .chunker(ChunkerSettings::for_average("argmin", 4 << 10).unwrap())
         .frame_size(8 << 10)
-        .pack_size(1 << 20)
+        .pack_size(1 << 20);
+    let options: InitOptions = (seam.init)(small);
+    Repository::init(Arc::new(store.clone()), Some(b"secret"), &options).unwrap()
 }
 
 /// What was seen in a history.
@@ -58,6 +105,10 @@ pub struct Seen {
     pub restored: u64,
     /// Prunes that encoded chunks anew.
     pub anew: u64,
+    /// Snapshots that were copied into the repository, and out of it.
+    pub copied: u64,
+    /// Snapshots that got other tags, lost files, or were brought back.
+    pub changed: u64,
     /// Histories after which every prune sets out to encode chunks anew, and frees nothing by it.
     pub restless: u64,
 }
@@ -71,25 +122,52 @@ impl std::ops::AddAssign for Seen {
         self.waited += other.waited;
         self.restored += other.restored;
         self.anew += other.anew;
+        self.copied += other.copied;
+        self.changed += other.changed;
         self.restless += other.restless;
     }
 }
 
-/// What all actors know.
-#[derive(Default)]
-struct Known {
-    acknowledged: Vec<(FileId, usize)>,
-    forgotten: Vec<FileId>,
-    seen: Seen,
-    broken: Option<String>,
+/// What is broken after a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// A snapshot that was acknowledged, and not forgotten, does not restore.
+    Lost(String),
+    /// Something else that must not be.
+    Other(String),
 }
 
-fn open(seat: &Arc<Seat>) -> Option<Repository> {
-    Repository::open(seat.clone(), Some(b"secret")).ok()
+/// A snapshot that was acknowledged.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    pub id: FileId,
+    pub tree: usize,
+    /// Whether the first file was left out of it.
+    pub is_rewritten: bool,
+}
+
+impl Kept {
+    fn contents(&self, trees: &Trees) -> Contents {
+        let mut contents = trees.versions[self.tree].1.clone();
+        contents.retain(|path, _| !self.is_rewritten || path != Path::new(REWRITTEN));
+        contents
+    }
+}
+
+/// The file that a rewrite leaves out.
+pub const REWRITTEN: &str = "file 0";
+
+/// What all actors know.
+#[derive(Default)]
+pub struct Known {
+    pub acknowledged: Vec<Kept>,
+    pub forgotten: Vec<FileId>,
+    pub seen: Seen,
+    pub broken: Option<Broken>,
 }
 
 /// Restores a snapshot; returns what is wrong with it.
-fn compare(repository: &Repository, info: &SnapshotInfo, expected: &Contents) -> Option<String> {
+pub fn compare(repository: &Repository, info: &SnapshotInfo, kept: &Kept, trees: &Trees) -> Option<String> {
     let target = scratch();
     let to = target.path().join("restored");
     match repository.restore(info, &to, &RestoreOptions::default()) {
@@ -101,37 +179,41 @@ fn compare(repository: &Repository, info: &SnapshotInfo, expected: &Contents) ->
     }
     let path = std::str::from_utf8(&info.snapshot.paths[0]).unwrap();
     let found = contents(&to.join(path.trim_start_matches('/')));
-    let files = |contents: &Contents| {
-        contents
-            .iter()
-            .filter(|(path, _)| !path.as_os_str().is_empty())
-            .map(|(path, entry)| (path.clone(), entry.clone()))
-            .collect::<Vec<_>>()
-    };
-    (files(&found) != files(expected)).then(|| format!("snapshot {} has other files", info.id))
+    (found != kept.contents(trees)).then(|| format!("snapshot {} has other files", info.id))
 }
 
-/// Lets them all run, in the order that the seed says, with clocks that are wrong and losses of power. Returns what is
-/// broken, if anything.
-pub fn history(trees: &Trees, seed: u64, set_clock: SetClock) -> (Seen, Option<String>) {
+/// How a history went.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seen: Seen,
+    pub broken: Option<Broken>,
+    pub trace: Trace,
+}
+
+/// Lets them all run, in the order that the seed says, with clocks that are wrong and losses of power.
+pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
     let mut random = Random(seed ^ 0xACCE_55ED);
     let store = Memory::new();
     let known = Mutex::new(Known::default());
     // Some run one after the other first, so that there is something to prune.
-    {
-        let shared = Arc::new(store.clone());
-        let repository = Repository::init(shared, Some(b"secret"), &init()).unwrap();
+    seam.process(random.next(), || {
+        let repository = init(&store, &seam);
         for _ in 0..1 + random.below(3) {
-            let tree = random.below(trees.0.len() as u64) as usize;
-            let id = backup(&repository, trees.0[tree].0.path()).id.unwrap();
-            known.lock().unwrap().acknowledged.push((id, tree));
+            let tree = random.below(VERSIONS) as usize;
+            let id = backup(&repository, &trees.versions[tree].0).id.unwrap();
+            known.lock().unwrap().acknowledged.push(Kept {
+                id,
+                tree,
+                is_rewritten: false,
+            });
         }
-    }
+    });
+    let caches = [scratch(), scratch()];
     let mut remains = Remains::of(store);
     // Others go on with what those left who were killed or lost power.
     for generation in 0..1 + random.below(2) {
         let seed = seed * 2 + generation;
-        remains = together(trees, remains, &known, seed, set_clock);
+        remains = together(trees, remains, &known, &caches, seed, seam);
         if known.lock().unwrap().broken.is_some() {
             break;
         }
@@ -140,157 +222,128 @@ pub fn history(trees: &Trees, seed: u64, set_clock: SetClock) -> (Seen, Option<S
         remains.lose_power(&mut random);
     }
     let mut known = known.into_inner().unwrap();
-    let broken = known.broken.take();
-    let broken = broken.or_else(|| at_rest(trees, Arc::new(remains.calm()), &mut known));
-    (known.seen, broken)
+    let mut broken = known.broken.take();
+    let mut trace = remains.trace;
+    if broken.is_none() {
+        let store = remains.calm();
+        broken = seam.process(random.next(), || {
+            (seam.set_clock)(trace.calls as i64);
+            at_rest(trees, &store, &mut known, &mut random)
+        });
+        store
+            .list("", &mut |name, _| trace.add(name.as_str().as_bytes()))
+            .unwrap();
+    }
+    Outcome {
+        seen: known.seen,
+        broken,
+        trace,
+    }
 }
 
 /// Lets all actors run until they are done or killed. Returns what they leave.
-fn together(trees: &Trees, remains: Remains, known: &Mutex<Known>, seed: u64, set_clock: SetClock) -> Remains {
+fn together(
+    trees: &Trees,
+    remains: Remains,
+    known: &Mutex<Known>,
+    caches: &[TempDir],
+    seed: u64,
+    seam: Seam,
+) -> Remains {
     let mut random = Random(seed ^ 0x0FF1_CE55);
-    let (writers, pruners, readers) = (2 + random.below(2), 1 + random.below(2), 1 + random.below(2));
-    let actors = (writers + pruners + readers + 1) as usize;
-    let (turns, seats) = Turns::seats(remains, actors, seed, set_clock);
+    let mut roles = vec![Role::Writer, Role::Writer, Role::Pruner, Role::Reader, Role::Forgetter];
+    for _ in 0..random.below(4) {
+        roles.push(ROLES[random.below(ROLES.len() as u64) as usize]);
+    }
+    let asleep = roles
+        .iter()
+        .map(|role| role.sleep()[random.below(3) as usize])
+        .collect();
+    let (turns, seats) = Turns::seats(remains, asleep, seed, seam);
     std::thread::scope(|scope| {
-        for (at, seat) in seats.into_iter().enumerate() {
-            let at = at as u64;
+        for ((at, seat), role) in (0..).zip(seats).zip(roles) {
             let mut random = Random(seed * 31 + at);
             scope.spawn(move || {
-                if at < writers {
-                    write(trees, &seat, known, &mut random);
-                } else if at < writers + pruners {
-                    prune(&seat, known, &mut random);
-                } else if at < writers + pruners + readers {
-                    read(trees, &seat, known, &mut random);
-                } else {
-                    forget(&seat, known, &mut random);
-                }
-                seat.leave();
+                let actor = Actor {
+                    trees,
+                    seat: &seat,
+                    known,
+                    seam: &seam,
+                    cache: caches.get(random.below(4) as usize).map(TempDir::path),
+                };
+                seam.process(random.next(), || {
+                    seat.begin();
+                    role.act(&actor, &mut random);
+                    seat.leave();
+                });
             });
         }
     });
     turns.remains()
 }
 
-fn write(trees: &Trees, seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
-    for _ in 0..1 + random.below(2) {
-        let Some(repository) = open(seat) else { return };
-        let tree = random.below(trees.0.len() as u64) as usize;
-        let checkpoints = match random.below(2) {
-            0 => Checkpoints::Every(1 + random.below(60_000)),
-            _ => Checkpoints::Auto,
-        };
-        let done = repository.backup(&options(trees.0[tree].0.path()).checkpoints(checkpoints));
-        let mut known = known.lock().unwrap();
-        match done {
-            Ok(summary) => {
-                known.acknowledged.push((summary.id.unwrap(), tree));
-                known.seen.acknowledged += 1;
-            }
-            Err(_) => known.seen.failed += 1,
-        }
-    }
-}
-
-fn prune(seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
-    for _ in 0..1 + random.below(3) {
-        let Some(repository) = open(seat) else { return };
-        let patience = [0, 1_000_000][random.below(2) as usize];
-        let options = PruneOptions::default()
-            .max_unused(Limit::Bytes(0))
-            .patience(Duration::from_secs(patience));
-        if let Ok(summary) = repository.prune(&options) {
-            let mut known = known.lock().unwrap();
-            known.seen.prunes += 1;
-            known.seen.freed += summary.packs_deleted;
-            known.seen.waited += u64::from(!summary.waiting.is_empty());
-            known.seen.anew += u64::from(summary.encoded_anew > 0);
-        }
-    }
-}
-
-fn read(trees: &Trees, seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
-    let chosen = {
-        let known = known.lock().unwrap();
-        known.acknowledged[random.below(known.acknowledged.len() as u64) as usize]
-    };
-    let (id, tree) = chosen;
-    let Some(repository) = open(seat) else { return };
-    let Ok(info) = repository.snapshot(&id.to_string()) else {
-        return;
-    };
-    let broken = compare(&repository, &info, &trees.0[tree].1);
-    let mut known = known.lock().unwrap();
-    known.seen.restored += 1;
-    if !seat.is_killed() && !known.forgotten.contains(&id) {
-        known.broken = known
-            .broken
-            .take()
-            .or(broken.map(|what| format!("{what}, while others are at work")));
-    }
-}
-
-fn forget(seat: &Arc<Seat>, known: &Mutex<Known>, random: &mut Random) {
-    for _ in 0..1 + random.below(3) {
-        let Some(repository) = open(seat) else { return };
-        let id = {
-            let mut known = known.lock().unwrap();
-            let at = random.below(known.acknowledged.len() as u64) as usize;
-            let (id, _) = known.acknowledged[at];
-            known.forgotten.push(id);
-            id
-        };
-        let _ = repository.forget(&[id]);
-    }
-}
-
 /// Prunes after which there must be nothing more to do.
 const PRUNES_MAX: usize = 8;
 
 /// Checks that nothing is lost when all have ended and after further prunes, and that these free the rest.
-fn at_rest(trees: &Trees, store: Arc<Memory>, known: &mut Known) -> Option<String> {
-    let repository = Repository::open(store.clone(), Some(b"secret")).unwrap();
+fn at_rest(trees: &Trees, store: &Memory, known: &mut Known, random: &mut Random) -> Option<Broken> {
+    let repository = Repository::open(Arc::new(store.clone()), Some(b"secret")).unwrap();
     let options = PruneOptions::default()
         .max_unused(Limit::Bytes(0))
         .patience(Duration::ZERO);
+    let mut other = None;
     for round in 0..PRUNES_MAX {
-        for (id, tree) in &known.acknowledged {
-            let info = match repository.snapshot(&id.to_string()) {
-                Ok(info) => info,
-                Err(_) if known.forgotten.contains(id) => continue,
-                Err(error) => return Some(format!("after {round} prunes: snapshot {id}: {error}")),
-            };
-            if let Some(what) = compare(&repository, &info, &trees.0[*tree].1) {
-                let report = repository.check(ReadData::All).unwrap();
-                let was_forgotten = known.forgotten.contains(id);
-                return Some(format!(
-                    "after {round} prunes: {what} (was to be forgotten: {was_forgotten}): {:?} {:?}",
-                    report.faults, report.affected
-                ));
-            }
+        if let Some(lost) = any_lost(trees, &repository, known) {
+            return Some(Broken::Lost(format!("after {round} prunes: {lost}")));
         }
         let report = repository.check(ReadData::All).unwrap();
         if !report.is_clean() {
-            return Some(format!(
-                "after {round} prunes: {:?} {:?}",
-                report.faults, report.affected
-            ));
+            let problem = format!("after {round} prunes: {:?} {:?}", report.faults, report.affected);
+            other = other.or(Some(Broken::Other(problem)));
         }
-        match repository.prune(&options) {
-            Err(error) => return Some(format!("prune {round}: {error}")),
-            // Small packs may still be merged, and a little that is not needed stays.
-            Ok(summary) if summary.estimate.packs_deleted == 0 && summary.waiting.is_empty() => {
-                if round >= 2 {
-                    return None;
-                }
+        let summary = match repository.prune(&options) {
+            Err(error) => return other.or(Some(Broken::Other(format!("prune {round}: {error}")))),
+            Ok(summary) => summary,
+        };
+        // Small packs may still be merged, and a little that is not needed stays.
+        let is_done = summary.estimate.packs_deleted == 0 && summary.waiting.is_empty();
+        if is_done && round >= 2 {
+            break;
+        }
+        if round == PRUNES_MAX - 1 && !is_done {
+            // Encoding anew costs work, and nothing is lost.
+            match summary.estimate.encoded_anew {
+                0 => return other.or(Some(Broken::Other(format!("there is always more to do: {summary:?}")))),
+                _ => known.seen.restless += 1,
             }
-            // That costs work, and nothing is lost.
-            Ok(summary) if round == PRUNES_MAX - 1 && summary.estimate.encoded_anew > 0 => known.seen.restless += 1,
-            Ok(summary) if round == PRUNES_MAX - 1 => {
-                return Some(format!("there is always more to do: {summary:?}"));
-            }
-            Ok(_) => {}
         }
     }
-    None
+    // What the index takes for stored is.
+    let tree = random.below(VERSIONS) as usize;
+    match repository.backup(&super::options(&trees.versions[tree].0)) {
+        Err(error) => return other.or(Some(Broken::Other(format!("the last backup: {error}")))),
+        Ok(summary) => known.acknowledged.push(Kept {
+            id: summary.id.unwrap(),
+            tree,
+            is_rewritten: false,
+        }),
+    }
+    let lost = any_lost(trees, &repository, known);
+    lost.map(|lost| Broken::Lost(format!("after the last backup: {lost}")))
+        .or(other)
+}
+
+/// Returns what is wrong with a snapshot that was acknowledged and not forgotten.
+fn any_lost(trees: &Trees, repository: &Repository, known: &Known) -> Option<String> {
+    known
+        .acknowledged
+        .iter()
+        .find_map(|kept| match repository.snapshot(&kept.id.to_string()) {
+            Ok(info) => compare(repository, &info, kept, trees).map(|what| {
+                let was_forgotten = known.forgotten.contains(&kept.id);
+                format!("{what} (was to be forgotten: {was_forgotten})")
+            }),
+            Err(_) if known.forgotten.contains(&kept.id) => None,
+            Err(error) => Some(format!("snapshot {}: {error}", kept.id)),
+        })
 }

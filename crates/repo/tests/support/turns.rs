@@ -11,11 +11,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use ibid_storage::{Error, ErrorKind, Memory, Name, Operation, Storage};
 
 use super::Random;
+use super::seam::{Seam, Trace};
 
 /// What can happen at a call, once in so many.
 const KILLED: u64 = 400;
-const ASLEEP: u64 = 150;
-const WOKEN: u64 = 60;
+const WOKEN: [u64; 3] = [60, 60, 600];
 const LOST: u64 = 150;
 const LANDS: u64 = 20;
 const JUMPS: u64 = 100;
@@ -23,9 +23,6 @@ const JUMPS: u64 = 100;
 const CALLS: u64 = 1500;
 /// The most that a clock is wrong by, seconds: ten years.
 const WRONG: u64 = 10 * 365 * 24 * 3600;
-
-/// Sets by how many seconds the clock of this thread is wrong.
-pub type SetClock = fn(i64);
 
 /// What actors leave, and others find.
 #[derive(Clone, Default)]
@@ -35,6 +32,8 @@ pub struct Remains {
     late: Vec<(Name, Vec<u8>)>,
     /// Objects whose last change is not durable yet, and what a loss of power may bring back.
     unsettled: BTreeMap<Name, Option<Vec<u8>>>,
+    /// What was called so far.
+    pub trace: Trace,
 }
 
 impl Remains {
@@ -76,7 +75,7 @@ impl Remains {
 /// The turns of all actors.
 pub struct Turns {
     store: Memory,
-    set_clock: SetClock,
+    seam: Seam,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -85,13 +84,18 @@ pub struct Turns {
 enum Actor {
     Awake,
     Asleep,
-    Killed,
     Done,
 }
 
 struct State {
     random: Random,
     actors: Vec<Actor>,
+    /// Whether each was killed. Then its calls fail, in its turns.
+    killed: Vec<bool>,
+    /// Each falls asleep once in so many times that it gives way.
+    asleep: Vec<u64>,
+    /// One that sleeps wakes once in so many turns.
+    woken: u64,
     /// Whose turn it is.
     now: usize,
     /// By how many seconds each actor's clock is wrong.
@@ -121,50 +125,54 @@ impl State {
         if *left == 0 {
             self.power = None;
             self.remains.lose_power(&mut self.random);
-            let living = self.actors.iter_mut().filter(|actor| **actor != Actor::Done);
-            living.for_each(|actor| *actor = Actor::Killed);
+            self.killed.fill(true);
+            let asleep = self.actors.iter_mut().filter(|actor| **actor == Actor::Asleep);
+            asleep.for_each(|actor| *actor = Actor::Awake);
         }
+    }
+
+    /// Returns any actor that is in this state.
+    fn any(&mut self, wanted: Actor) -> Option<usize> {
+        let found: Vec<usize> = (0..self.actors.len()).filter(|at| self.actors[*at] == wanted).collect();
+        (!found.is_empty()).then(|| found[self.random.below(found.len() as u64) as usize])
     }
 
     /// Gives the turn to an actor that can use it.
     fn pass_on(&mut self) {
-        let of = |state: &State, wanted| {
-            (0..state.actors.len())
-                .filter(|at| state.actors[*at] == wanted)
-                .collect()
-        };
-        let mut able: Vec<usize> = of(self, Actor::Awake);
-        if able.is_empty() || self.once_in(WOKEN) {
-            let asleep: Vec<usize> = of(self, Actor::Asleep);
-            if !asleep.is_empty() {
-                let woken = asleep[self.random.below(asleep.len() as u64) as usize];
-                self.actors[woken] = Actor::Awake;
-                able.push(woken);
-            }
+        let is_any_awake = self.actors.contains(&Actor::Awake);
+        if (!is_any_awake || self.once_in(self.woken))
+            && let Some(woken) = self.any(Actor::Asleep)
+        {
+            self.actors[woken] = Actor::Awake;
         }
-        if !able.is_empty() {
-            self.now = able[self.random.below(able.len() as u64) as usize];
+        if let Some(next) = self.any(Actor::Awake) {
+            self.now = next;
         }
     }
 }
 
 impl Turns {
-    /// Returns the seats of so many actors. The power is lost in half of the cases.
-    pub fn seats(remains: Remains, actors: usize, seed: u64, set_clock: SetClock) -> (Arc<Turns>, Vec<Arc<Seat>>) {
+    /// Returns a seat for each actor, who falls asleep once in so many times that it gives way. The power is lost in
+    /// half of the cases.
+    pub fn seats(remains: Remains, asleep: Vec<u64>, seed: u64, seam: Seam) -> (Arc<Turns>, Vec<Arc<Seat>>) {
         let mut random = Random(seed);
+        let actors = asleep.len();
         let store = remains.store.clone();
         let mut state = State {
             clocks: (0..actors).map(|_| wrong_clock(&mut random)).collect(),
             power: (random.below(2) == 0).then(|| 1 + random.below(CALLS)),
+            asleep,
+            woken: WOKEN[random.below(3) as usize],
             random,
             actors: vec![Actor::Awake; actors],
+            killed: vec![false; actors],
             now: 0,
             remains,
         };
         state.pass_on();
         let turns = Arc::new(Turns {
             store,
-            set_clock,
+            seam,
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -193,49 +201,55 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// Waits for the actor's first turn.
+    pub fn begin(&self) {
+        drop(self.its_turn());
+    }
+
     /// Says that the actor calls no more.
     pub fn leave(&self) {
-        let mut state = self.turns.state();
-        if state.actors[self.actor] != Actor::Killed {
-            state.actors[self.actor] = Actor::Done;
-        }
+        let mut state = self.its_turn();
+        state.actors[self.actor] = Actor::Done;
         state.pass_on();
         self.turns.changed.notify_all();
     }
 
     /// Returns whether the actor was killed.
     pub fn is_killed(&self) -> bool {
-        self.turns.state().actors[self.actor] == Actor::Killed
+        self.turns.state().killed[self.actor]
+    }
+
+    fn its_turn(&self) -> MutexGuard<'_, State> {
+        let mut state = self.turns.state();
+        while state.now != self.actor || state.actors[self.actor] != Actor::Awake {
+            state = self.turns.changed.wait(state).unwrap();
+        }
+        state
     }
 
     /// Waits for the actor's turn, and takes it. Others may have theirs first.
     fn turn(&self, operation: Operation, name: Option<&Name>) -> Result<MutexGuard<'_, State>, Error> {
-        let mut state = self.turns.state();
-        let mut gave_way = false;
-        loop {
-            if state.actors[self.actor] == Actor::Killed {
-                return Err(Error::new(ErrorKind::Io, operation, name, "a killed process"));
+        let failed = |what: &str| Err(Error::new(ErrorKind::Io, operation, name, what));
+        let mut state = self.its_turn();
+        if !state.killed[self.actor] && state.once_in(3) {
+            let asleep = state.asleep[self.actor];
+            if state.once_in(asleep) {
+                state.actors[self.actor] = Actor::Asleep;
+            } else if state.once_in(KILLED) {
+                state.killed[self.actor] = true;
+                return failed("a killed process");
             }
-            if state.now == self.actor && state.actors[self.actor] == Actor::Awake {
-                if gave_way || state.random.below(3) > 0 {
-                    break;
-                }
-                gave_way = true;
-                if state.once_in(ASLEEP) {
-                    state.actors[self.actor] = Actor::Asleep;
-                } else if state.once_in(KILLED) {
-                    state.actors[self.actor] = Actor::Killed;
-                }
-                state.pass_on();
-                self.turns.changed.notify_all();
-                continue;
-            }
-            state = self.turns.changed.wait(state).unwrap();
+            state.pass_on();
+            self.turns.changed.notify_all();
+            drop(state);
+            state = self.its_turn();
+        }
+        if state.killed[self.actor] {
+            return failed("a killed process");
         }
         state.use_power();
-        if state.actors[self.actor] == Actor::Killed {
-            self.turns.changed.notify_all();
-            return Err(Error::new(ErrorKind::Io, operation, name, "a loss of power"));
+        if state.killed[self.actor] {
+            return failed("a loss of power");
         }
         if state.once_in(LANDS) && !state.remains.late.is_empty() {
             let count = state.remains.late.len() as u64;
@@ -246,7 +260,11 @@ impl Seat {
         if state.once_in(JUMPS) {
             state.clocks[self.actor] = wrong_clock(&mut state.random);
         }
-        (self.turns.set_clock)(state.clocks[self.actor]);
+        state
+            .remains
+            .trace
+            .note(self.actor, operation, name, self.turns.seam.show);
+        (self.turns.seam.set_clock)(state.clocks[self.actor] + state.remains.trace.calls as i64);
         Ok(state)
     }
 
@@ -261,6 +279,10 @@ impl Seat {
         state.remains.unsettle(name);
         let changed = change(&self.turns.store);
         drop(state);
+        if operation == Operation::Put && name.is_in("packs") {
+            // Another thread may store another pack meanwhile.
+            (self.turns.seam.give_way)();
+        }
         // If it is as another actor has left it, that is made durable, too.
         self.turn(operation, Some(name))?.remains.unsettled.remove(name);
         changed
@@ -270,6 +292,10 @@ impl Seat {
 impl Storage for Seat {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         let mut state = self.turn(Operation::Put, Some(name))?;
+        if name.is_in("packs") || name.is_in("index") {
+            let size: usize = parts.iter().map(|part| part.len()).sum();
+            state.remains.trace.add(&size.to_le_bytes());
+        }
         if state.once_in(LOST) {
             // The answer is lost, or the call is late.
             match state.random.below(2) {

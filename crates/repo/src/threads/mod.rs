@@ -1,0 +1,66 @@
+//! Threads, which the system may refuse, and what they wait for. In a simulation the order in which they run follows
+//! from a seed.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread::{Builder, Scope};
+
+use crate::{Error, Result};
+
+#[cfg(feature = "simulation")]
+mod channels;
+
+#[cfg(feature = "simulation")]
+pub(crate) use channels::{Receiver, Sender, bounded, unbounded};
+#[cfg(not(feature = "simulation"))]
+pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+/// Starts a thread in the scope.
+///
+/// # Errors
+/// [`Error::Threads`]. The caller must then close the channels that the threads already started
+/// wait for, so that they end.
+pub(crate) fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, work: impl FnOnce() + Send + 'scope) -> Result<()> {
+    #[cfg(feature = "simulation")]
+    let work = {
+        let begun = crate::simulation::Begun::new(number(scope));
+        move || begun.work(work)
+    };
+    let started = Builder::new().spawn_scoped(scope, work);
+    started.map(drop).map_err(|source| Error::Threads { source })
+}
+
+/// Returns what `work` does with a scope for threads, once they have ended.
+pub(crate) fn scope<'env, T>(work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+    std::thread::scope(|scope| {
+        #[cfg(feature = "simulation")]
+        let _waits = crate::simulation::Waits(number(scope));
+        work(scope)
+    })
+}
+
+#[cfg(feature = "simulation")]
+fn number(scope: &Scope<'_, '_>) -> usize {
+    std::ptr::from_ref(scope).addr()
+}
+
+/// Returns how many threads can run at once.
+pub(crate) fn cores() -> usize {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_on() {
+        return crate::simulation::CORES;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Waits until another thread may have changed what `mutex` guards, of which this thread has the guard.
+pub(crate) fn wait<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_on() {
+        drop(guard);
+        crate::simulation::give_way();
+        return mutex.lock().expect("no holder of this lock panics");
+    }
+    #[cfg(not(feature = "simulation"))]
+    let _ = mutex;
+    changed.wait(guard).expect("no holder of this lock panics")
+}
