@@ -36,6 +36,8 @@ const BUFFER_BYTES_MAX: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
+    /// The frame in there, and where its plaintext is.
+    unsealed: Option<(u32, Range<usize>)>,
     prefix: Vec<u8>,
     decoder: FrameDecoder,
     /// Memory for assembled bodies.
@@ -104,9 +106,17 @@ impl FrameReader {
         self.pass(reader, number, None)
     }
 
+    /// Returns the plaintext of a frame's seal. The frame is read again, unless it was opened last.
+    pub(crate) fn plaintext(&mut self, reader: &ChunkReader<'_>, number: u32) -> Result<&[u8]> {
+        match self.unsealed.clone() {
+            Some((last, plain)) if last == number => Ok(&self.sealed[plain]),
+            _ => reader.unseal(number, &mut self.sealed, &mut self.unsealed),
+        }
+    }
+
     fn pass(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
         let mut left = FRAMES_MAX - 1;
-        let plain = reader.unseal(number, &mut self.sealed)?;
+        let plain = reader.unseal(number, &mut self.sealed, &mut self.unsealed)?;
         let sources = reader.sources(number, plain, &mut left)?;
         let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
         let decoded = self.decoder.decode(plain, prefix, upto);
@@ -119,7 +129,7 @@ impl FrameReader {
     /// both.
     fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Claimed<'_>) -> Result<Body> {
         let mut left = FRAMES_MAX - 1;
-        let plain = reader.unseal(number, &mut self.sealed)?;
+        let plain = reader.unseal(number, &mut self.sealed, &mut self.unsealed)?;
         let sources = reader.sources(number, plain, &mut left)?;
         let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
         let body = reader.own(plain, sources, &mut self.decoder, reading, |_, stretches, out| {
@@ -301,7 +311,7 @@ impl<'a> ChunkReader<'a> {
     }
 
     fn decode(&self, number: u32, reading: &Claimed<'_>, left: &mut u32, sealed: &mut Vec<u8>) -> Result<Body> {
-        let plain = self.unseal(number, sealed)?;
+        let plain = self.unseal(number, sealed, &mut None)?;
         let sources = self.sources(number, plain, left)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
         let body = self.own(plain, sources, &mut decoder, reading, |sources, stretches, out| {
@@ -316,8 +326,14 @@ impl<'a> ChunkReader<'a> {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Reads a frame and opens its seal.
-    fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+    /// Reads a frame and opens its seal. Notes its number, and where the plaintext is.
+    fn unseal<'s>(
+        &self,
+        number: u32,
+        sealed: &'s mut Vec<u8>,
+        unsealed: &mut Option<(u32, Range<usize>)>,
+    ) -> Result<&'s [u8]> {
+        *unsealed = None;
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack);
         sealed.resize(frame.sealed as usize, 0);
@@ -326,6 +342,7 @@ impl<'a> ChunkReader<'a> {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         }
         let plain = plain.map_err(|source| self.damaged(number, source))?;
+        *unsealed = Some((number, plain.clone()));
         Ok(&sealed[plain])
     }
 
