@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_delta::Sketch;
+use ibid_format::content::Item;
 use ibid_format::frame::{self, Blob};
 use ibid_format::pack::{PackKind, PackSummary};
 use ibid_format::run::ShortId;
@@ -25,7 +26,7 @@ use super::read::{Disconnected, Event, Outlets};
 use super::store::{Due, FrameDue};
 use super::work::Work;
 use crate::files::Files;
-use crate::index::{Frame, LoadedIndex, NumberSet, PairSorter, Place, find_base};
+use crate::index::{Frame, LoadedIndex, NumberSet, PairSorter, Pairs, Place, find_base};
 use crate::read::{Body, FrameReader};
 use crate::scratch::{Array, Bits, Scratch};
 use crate::similar::DEPTH_MAX;
@@ -98,6 +99,34 @@ impl<'a> MissingChunks<'a> {
             by_depth: vec![whole],
             bases: NumberSet::default(),
         };
+        let (mut pairs, lacking) = self.bases_to_move(files, &deltas, monitor)?;
+        for depth in 1..=DEPTH_MAX {
+            let mut of_depth = NumberSet::default();
+            for number in deltas.iter().filter(|number| !lacking.contains(*number)) {
+                if index.frame(number).depth != depth {
+                    continue;
+                }
+                let (mut at, mut bases) = (pairs.start(number)?, Vec::new());
+                while let Some(base) = pairs.second(at, number)? {
+                    bases.push(base);
+                    at += 1;
+                }
+                let is_moved = |base: &u32| moves.by_depth.iter().any(|moved| moved.contains(*base));
+                if bases.iter().all(is_moved) {
+                    of_depth.insert(number);
+                    for base in bases {
+                        moves.bases.insert(base);
+                    }
+                }
+            }
+            moves.by_depth.push(of_depth);
+        }
+        Ok(moves)
+    }
+
+    /// Returns pairs of a delta and a frame that must move before it, and the deltas that lack a base altogether.
+    fn bases_to_move(&self, files: &Files, deltas: &NumberSet, monitor: &Monitor) -> Result<(Pairs, NumberSet)> {
+        let index = &self.there.index;
         let (mut pairs, mut lacking) = (PairSorter::new(self.scratch), NumberSet::default());
         let mut directory: Option<(u32, PackSummary)> = None;
         for number in deltas.iter() {
@@ -127,29 +156,7 @@ impl<'a> MissingChunks<'a> {
                 }
             }
         }
-        let mut pairs = pairs.finish()?;
-        for depth in 1..=DEPTH_MAX {
-            let mut of_depth = NumberSet::default();
-            for number in deltas.iter().filter(|number| !lacking.contains(*number)) {
-                if index.frame(number).depth != depth {
-                    continue;
-                }
-                let (mut at, mut bases) = (pairs.start(number)?, Vec::new());
-                while let Some(base) = pairs.second(at, number)? {
-                    bases.push(base);
-                    at += 1;
-                }
-                let is_moved = |base: &u32| moves.by_depth.iter().any(|moved| moved.contains(*base));
-                if bases.iter().all(is_moved) {
-                    of_depth.insert(number);
-                    for base in bases {
-                        moves.bases.insert(base);
-                    }
-                }
-            }
-            moves.by_depth.push(of_depth);
-        }
-        Ok(moves)
+        Ok((pairs.finish()?, lacking))
     }
 }
 
@@ -229,8 +236,6 @@ pub(super) fn send(
         outlets.work.send(Work::Move { number, is_base, reply })?;
         outlets.events.send(Event::Moved(Moved { frame, sketches, taken }))?;
         on_the_way.push_back(is_taken);
-        let length = source.reader.loaded.index.frame(number).length;
-        source.go_ahead(&job.monitor.counters, length.into());
     }
     on_the_way
         .into_iter()
@@ -254,8 +259,8 @@ fn plan(job: &Job<'_>, source: &CopySource<'_>) -> Result<Moves> {
             return Ok(());
         }
         Items::new(reader, content).try_for_each(|item| match item? {
-            ibid_format::content::Item::Chunk { id, length } => missing.add(&id, length),
-            ibid_format::content::Item::Hole { .. } => Ok(()),
+            Item::Chunk { id, length } => missing.add(&id, length),
+            Item::Hole { .. } => Ok(()),
         })
     });
     match done {
@@ -269,10 +274,7 @@ fn plan(job: &Job<'_>, source: &CopySource<'_>) -> Result<Moves> {
 /// Reads a frame of the source: decodes it, and names its chunks.
 pub(super) fn read(job: &Job<'_>, frames: &mut FrameReader, number: u32, is_base: bool) -> Result<ReadFrame> {
     let reader = job.copy_source().reader;
-    let opened = match is_base {
-        true => frames.open(reader, number, None)?,
-        false => frames.open_last(reader, number)?,
-    };
+    let opened = frames.open_anew(reader, number, is_base)?;
     let mut blobs = Vec::new();
     for slot in 0..=u16::MAX {
         let Some(chunk) = opened.chunk(slot) else { break };
@@ -280,7 +282,8 @@ pub(super) fn read(job: &Job<'_>, frames: &mut FrameReader, number: u32, is_base
         let id = opened.id(&job.repository.files.keys, slot);
         blobs.extend(id.map(|id| Blob { id, length }));
     }
-    let plain = frames.plaintext(reader, number)?;
+    // It was these bytes that were decoded.
+    let plain = frames.plaintext();
     let mut bases: Vec<(ChunkPrefix, Option<ShortId>)> = Vec::new();
     for piece in frame::pieces(plain).map_err(|source| reader.damaged(number, source))? {
         if !bases.iter().any(|(base, _)| *base == piece.base) {
@@ -332,13 +335,13 @@ impl Gather<'_> {
         self.moved_depths.resize(at, u8::MAX);
         self.moved_depths.push(depth);
         for (blob, slot) in blobs.iter().zip(0..) {
-            let is_new = !index.contains(&blob.id);
-            if is_new {
+            if !index.contains(&blob.id) {
                 self.count_healed(&blob.id, blob.length.into());
                 index.insert(&blob.id, Place { frame: number, slot })?;
                 self.count(PackKind::Data, blob.length.into())?;
             }
         }
+        self.job.copy_source().go_ahead(&self.job.monitor.counters, length);
         self.tally.read_bytes += length;
         self.tally.moved_frames += 1;
         self.tally.moved.chunks += blobs.len() as u64;
