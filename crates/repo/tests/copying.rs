@@ -616,11 +616,11 @@ fn frames(storage: &Arc<Memory>) -> Vec<(Vec<Blob>, u8, Vec<ChunkPrefix>, u32)> 
 
 /// Returns the summaries of what was copied.
 fn summaries(summary: &CopySummary) -> Vec<&BackupSummary> {
-    let of = |one| match one {
-        &CopyOutcome::Copied(ref summary) => summary.as_ref(),
+    let outcomes = summary.snapshots.iter().map(|one| match &one.outcome {
+        CopyOutcome::Copied(summary) => summary.as_ref(),
         other => panic!("{other:?}"),
-    };
-    summary.snapshots.iter().map(|one| of(&one.outcome)).collect()
+    });
+    outcomes.collect()
 }
 
 /// Checks that a repository has no chunk that its snapshots do not need.
