@@ -2,21 +2,24 @@
 //!
 //! The two repositories have other keys, and nothing sealed in one opens in the other. Data is decoded there and
 //! encoded here, with all that a backup does: what is stored is not stored again. A chunk has another id in each,
-//! unless one was [made like](crate::InitOptions::like) the other: then chunks that are here are not read there.
+//! unless one was [made like](crate::InitOptions::like) the other: then chunks that are here are not read there, and
+//! frames of which nothing is here are sealed again as they are.
 //! A copy is told by the id of the [first](ibid_format::snapshot::Snapshot::original) of the snapshots it was made
 //! from. What the last copied snapshot of the same machine and paths shares with the next is not read again.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use ibid_format::FileId;
 use ibid_format::pack::PackKind;
 use ibid_format::snapshot::Snapshot;
 use ibid_storage::Operation;
 
-use crate::index::NumberSet;
-use crate::ingest::{CopySource, Derived};
+use crate::ingest::{CopySource, Derived, MissingChunks, is_wanted, length_max};
 use crate::options::setters;
-use crate::scratch::Bits;
+use crate::read::ChunkReader;
+use crate::similar::SketchesOfFrames;
 use crate::snapshots::next_sequence;
 use crate::tree::Reach;
 use crate::{
@@ -32,9 +35,9 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Name and version of the calling program, for the session.
     pub program: String,
-    /// Compression of chunks that the destination does not have.
+    /// Compression of chunks that the destination does not have. Unless it is the default, none are moved as they are.
     pub compression: Compression,
-    /// Whether to store those as deltas that resemble others.
+    /// Whether to store those as deltas that resemble others. Unless it is the default, none are moved as they are.
     pub similarity: Similarity,
     /// Number of threads that read, fingerprint and compress; the number of cores if none.
     pub threads: Option<usize>,
@@ -65,10 +68,14 @@ pub struct CopySummary {
 pub struct MissingData {
     /// Chunks.
     pub chunks: u64,
-    /// Frames of the source that have some of them, and are read and decoded. They may need others as bases.
+    /// Frames of the source that have some of them.
     pub frames: u64,
     /// Bytes of these in packs of the source.
     pub packed: u64,
+    /// Those of these frames that are moved as they are. The chunks of the others are encoded anew.
+    pub moved_frames: u64,
+    /// Bytes of the frames that are moved, in packs of the source.
+    pub moved: u64,
 }
 
 /// A snapshot that was to be copied.
@@ -100,8 +107,9 @@ impl Repository {
     /// the destination they have the place of their time, and keep their order.
     ///
     /// If the destination was [made like](crate::InitOptions::like) this repository, or this like the destination,
-    /// chunks that are there are told by their ids, and not read here. Those that are not are decoded and encoded
-    /// again.
+    /// chunks that are there are told by their ids, and not read here. Frames of which the destination has nothing, and
+    /// the snapshot needs all, are verified and moved as they are, if the options name no compression and no
+    /// similarity. Other chunks are decoded and encoded again.
     ///
     /// Chunks keep their boundaries. So the copies share chunks with backups into the destination if both
     /// repositories have the same chunker; if not, only deltas save something between them.
@@ -125,10 +133,12 @@ impl Repository {
         let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
         let mut copying = Copying {
             source: self,
+            reader: self.bulk_reader(&self.loaded()?),
             destination,
             there,
             here,
             options,
+            sketches: Mutex::new(SketchesOfFrames::new(self)),
         };
         copying.expect(&asked);
         let mut summary = CopySummary::default();
@@ -145,12 +155,16 @@ impl Repository {
 
 struct Copying<'a> {
     source: &'a Repository,
+    /// Reads there. What one snapshot needs as a base, the next one may need, too.
+    reader: ChunkReader<'a>,
     destination: &'a Repository,
     /// Snapshots of the source, oldest first.
     there: Vec<SnapshotInfo>,
     /// Snapshots of the destination, oldest first.
     here: Vec<SnapshotInfo>,
     options: &'a CopyOptions,
+    /// Sketches of the source.
+    sketches: Mutex<SketchesOfFrames>,
 }
 
 impl Copying<'_> {
@@ -169,33 +183,27 @@ impl Copying<'_> {
         self.source.files.keys.names_alike(&self.destination.files.keys)
     }
 
+    /// Returns whether frames are moved as they are.
+    fn moves(&self) -> bool {
+        self.shares_ids() && is_wanted(self.options.compression, self.options.similarity)
+    }
+
     /// Returns what the destination lacks of these snapshots; `None` if ids do not tell.
     fn missing(&self, asked: &[SnapshotInfo]) -> Result<Option<MissingData>> {
         if !self.shares_ids() {
             return Ok(None);
         }
         let (there, here) = (self.source.loaded()?, self.destination.loaded()?);
-        let reader = self.source.tree_reader()?;
+        let (reader, scratch) = (self.source.tree_reader()?, self.source.scratch());
         let mut reach = Reach::new(self.source, &reader);
-        let mut met = Bits::new(&self.source.scratch(), there.index.ordinals())?;
-        let (mut frames, mut missing) = (NumberSet::default(), MissingData::default());
+        let mut missing = MissingChunks::new(&scratch, &there, &here)?;
         for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
-            let visited = reach.visit(&info.snapshot.root, &mut |id, _, kind| {
+            let visited = reach.visit(&info.snapshot.root, &mut |id, length, kind| {
                 // Lists of folders and chunks are written anew.
-                if kind == PackKind::Metadata || here.index.contains(id) {
-                    return Ok(());
+                match kind {
+                    PackKind::Metadata => Ok(()),
+                    PackKind::Data => missing.add(id, length),
                 }
-                let Some(place) = there.index.get_stored(id) else {
-                    return Ok(());
-                };
-                if met.insert(there.index.ordinal(place))? {
-                    missing.chunks += 1;
-                    if frames.insert(place.frame) {
-                        missing.frames += 1;
-                        missing.packed += u64::from(there.index.frame(place.frame).sealed);
-                    }
-                }
-                Ok(())
             });
             match visited {
                 // The copy itself will name it.
@@ -203,7 +211,26 @@ impl Copying<'_> {
                 visited => visited?,
             }
         }
-        Ok(Some(missing))
+        let mut data = MissingData {
+            chunks: missing.chunks,
+            ..MissingData::default()
+        };
+        let sealed = |number| u64::from(there.index.frame(number).sealed);
+        for number in missing.frames.iter() {
+            data.frames += 1;
+            data.packed += sealed(number);
+        }
+        if self.moves() {
+            let length_max = length_max(self.destination, self.source.chunker.size_max());
+            for number in missing
+                .plan(&self.source.files, length_max, &self.destination.monitor)?
+                .frames()
+            {
+                data.moved_frames += 1;
+                data.moved += sealed(number);
+            }
+        }
+        Ok(Some(data))
     }
 
     fn copy_of(&self, source: &SnapshotInfo) -> Option<&SnapshotInfo> {
@@ -221,6 +248,7 @@ impl Copying<'_> {
             // A prune of the source may have moved what was to be read.
             Err(error) if is_of_reading(&error) => {
                 self.source.refresh();
+                self.reader = self.source.bulk_reader(&self.source.loaded()?);
                 self.store(source)
             }
             stored => stored,
@@ -235,14 +263,15 @@ impl Copying<'_> {
     /// Stores a copy, again if a pruner ends the session.
     fn store(&mut self, source: &SnapshotInfo) -> Result<BackupSummary> {
         loop {
-            let loaded = self.source.loaded()?;
             let earlier = self.earlier(source);
             let copy = CopySource {
-                reader: self.source.bulk_reader(&loaded),
+                reader: &self.reader,
                 root: source.snapshot.root.clone(),
                 earlier: earlier.map(|(there, here)| (there.snapshot.root.clone(), here.snapshot.root.clone())),
                 chunk_max: self.source.chunker.size_max(),
                 shares_ids: self.shares_ids(),
+                moves: self.moves().then_some(&self.sketches),
+                ahead: AtomicU64::new(0),
             };
             let earlier = earlier.map(|(_, here)| here.id);
             let snapshot = self.snapshot_of(source);
@@ -250,7 +279,7 @@ impl Copying<'_> {
                 .options
                 .threads
                 .or_else(|| Some(crate::threads::cores()))
-                .map(|threads| threads.min(self.source.readers_max(&loaded)));
+                .map(|threads| threads.min(self.source.readers_max(&self.reader.loaded)));
             let options = BackupOptions::default()
                 .program(self.options.program.as_str())
                 .compression(self.options.compression)

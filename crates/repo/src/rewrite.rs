@@ -68,15 +68,18 @@ impl Repository {
             .dry_run(options.dry_run)
             .similarity(Similarity::Off)
             .hints(Hints::Off);
+        let reader = self.tree_reader()?;
         let summary = loop {
             let derived = Derived {
                 source: CopySource {
-                    reader: self.tree_reader()?,
+                    reader: &reader,
                     root: info.snapshot.root.clone(),
                     earlier: Some((info.snapshot.root.clone(), info.snapshot.root.clone())),
                     chunk_max: 0,
                     // What `earlier` says is enough.
                     shares_ids: false,
+                    moves: None,
+                    ahead: Default::default(),
                 },
                 earlier: Some(info.id),
                 snapshot: &snapshot,

@@ -6,13 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ibid_format::ChunkPrefix;
+use ibid_format::frame::Blob;
+use ibid_format::pack::PackKind;
 use ibid_format::tree::Time;
 use ibid_repo::{
-    BackupOptions, ChunkerSettings, CopyOptions, CopyOutcome, CopySummary, EntryKind, Error, FileId, InitOptions,
-    Limit, Monitor, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo, Warning,
+    BackupOptions, BackupSummary, ChunkerSettings, Compression, CopyOptions, CopyOutcome, CopySummary, EntryKind,
+    Error, FileId, InitOptions, Limit, Monitor, PruneOptions, ReadData, Repository, RestoreOptions, Similarity,
+    SnapshotInfo, Warning,
 };
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
+use support::damage::{self, image};
+use support::deltas::{Frame, Writer, rewrite};
 use support::{Folder, Random, backup, contents, noise, options, quick, same_tree, scratch};
 
 fn new(options: &InitOptions) -> (Arc<Memory>, Repository) {
@@ -27,6 +33,11 @@ fn other() -> InitOptions {
         .chunker(ChunkerSettings::for_average("fastcdc", 16 << 10).unwrap())
         .frame_size(64 << 10)
         .pack_size(1 << 20)
+}
+
+/// Returns options of a destination: like the source, or with other chunk ids.
+fn made(is_alike: bool, source: &Repository) -> InitOptions {
+    if is_alike { quick().like(source) } else { other() }
 }
 
 fn copy(from: &Repository, to: &Repository) -> CopySummary {
@@ -235,8 +246,14 @@ fn a_dry_run_writes_nothing() {
 
 #[test]
 fn a_snapshot_with_damage_is_named_and_the_others_are_copied() {
+    for is_alike in [false, true] {
+        one_with_damage(is_alike);
+    }
+}
+
+fn one_with_damage(is_alike: bool) {
     let (storage, source) = new(&other());
-    let (_, destination) = new(&quick());
+    let destination = Repository::init(Arc::new(Memory::new()), Some(b"secret"), &made(is_alike, &source)).unwrap();
     let folder = Folder::scratch();
     folder.write("a", &noise(1, 100_000));
     backup(&source, folder.path());
@@ -263,9 +280,15 @@ fn a_snapshot_with_damage_is_named_and_the_others_are_copied() {
 
 #[test]
 fn an_interrupted_copy_goes_on_with_what_it_has_stored() {
+    for is_alike in [false, true] {
+        interrupted(is_alike);
+    }
+}
+
+fn interrupted(is_alike: bool) {
     let (_, source) = new(&other());
     let storage = Arc::new(Flaky::new(Memory::new()));
-    let destination = Repository::init(storage.clone(), Some(b"secret"), &other()).unwrap();
+    let destination = Repository::init(storage.clone(), Some(b"secret"), &made(is_alike, &source)).unwrap();
     let folder = Folder::scratch();
     for n in 0..40 {
         folder.write(format!("file {n}"), &noise(n, 300_000));
@@ -304,10 +327,15 @@ fn a_copy_that_can_not_write_leaves_no_part_of_a_snapshot() {
     }
     let all = source.snapshots().unwrap();
     let mut failed = 0;
-    for skip in 0..40 {
+    for skip in 0..80 {
         let storage = Arc::new(Flaky::new(Memory::new()));
-        let destination = Repository::init(storage.clone(), Some(b"secret"), &other()).unwrap();
-        storage.fail(Operation::Put, skip, ObjectFault::Before(ErrorKind::PermissionDenied));
+        let options = made(skip % 2 == 0, &source);
+        let destination = Repository::init(storage.clone(), Some(b"secret"), &options).unwrap();
+        storage.fail(
+            Operation::Put,
+            skip / 2,
+            ObjectFault::Before(ErrorKind::PermissionDenied),
+        );
         failed += u64::from(source.copy_to(&destination, &all, &CopyOptions::default()).is_err());
         storage.heal();
         let destination = Repository::open(storage, Some(b"secret")).unwrap();
@@ -315,13 +343,19 @@ fn a_copy_that_can_not_write_leaves_no_part_of_a_snapshot() {
         copy(&source, &destination);
         same(&source, &destination);
     }
-    assert!(failed > 5, "{failed}");
+    assert!(failed > 10, "{failed}");
 }
 
 #[test]
 fn a_copy_whose_session_a_prune_has_ended_begins_again() {
+    for is_alike in [false, true] {
+        ended_by_a_prune(is_alike);
+    }
+}
+
+fn ended_by_a_prune(is_alike: bool) {
     let (_, source) = new(&other());
-    let (_, destination) = new(&other());
+    let (_, destination) = new(&made(is_alike, &source));
     let folder = Folder::scratch();
     for n in 0..10 {
         folder.write(format!("file {n}"), &noise(n, 300_000));
@@ -538,4 +572,289 @@ fn repositories_that_are_alike_share_no_password_and_no_seal() {
     let (_, other) = new(&quick());
     let dry = CopyOptions::default().dry_run(true);
     assert_eq!(other.copy_to(&alike, &[], &dry).unwrap().missing, None);
+}
+
+/// Changes a few bytes in each 10 KB.
+fn touch(bytes: &mut [u8], seed: u64) {
+    let changes = noise(seed, bytes.len() / 10_000 * 8);
+    for (part, change) in bytes.chunks_exact_mut(10_000).zip(changes.chunks(8)) {
+        let at = usize::from(change[0]) * 30;
+        part[at..at + 8].copy_from_slice(change);
+    }
+}
+
+/// Backs up six versions of a file and a new file with each, which make deltas.
+fn with_deltas(source: &Repository) -> Folder {
+    let folder = Folder::scratch();
+    let mut pages = noise(1, 1_500_000);
+    for version in 0..6 {
+        folder.write("pages", &pages);
+        folder.write(format!("new {version}"), &noise(100 + version, 150_000));
+        backup(source, folder.path());
+        touch(&mut pages, 200 + version);
+    }
+    folder.write("pages", &pages);
+    let stats = source.stats(&source.snapshots().unwrap()).unwrap();
+    assert!(stats.frame_depths.len() > 2, "{stats:?}");
+    folder
+}
+
+/// Returns all data frames of a repository: their chunks, depths and bases, and what each takes.
+fn frames(storage: &Arc<Memory>) -> Vec<(Vec<Blob>, u8, Vec<ChunkPrefix>, u32)> {
+    let writer = Writer::of(storage.clone());
+    let mut packs = Vec::new();
+    storage.list("packs", &mut |name, _| packs.push(name)).unwrap();
+    let directories = packs.iter().map(|pack| writer.directory(pack));
+    let data = directories.filter(|pack| pack.kind == PackKind::Data);
+    let mut frames: Vec<_> = data
+        .flat_map(|pack| pack.frames)
+        .map(|frame| (frame.blobs, frame.depth, frame.bases, frame.sealed))
+        .collect();
+    frames.sort_by_key(|(blobs, ..)| blobs[0].id);
+    frames
+}
+
+/// Returns the summaries of what was copied.
+fn summaries(summary: &CopySummary) -> Vec<&BackupSummary> {
+    let outcomes = summary.snapshots.iter().map(|one| match &one.outcome {
+        CopyOutcome::Copied(summary) => summary.as_ref(),
+        other => panic!("{other:?}"),
+    });
+    outcomes.collect()
+}
+
+/// Checks that a repository has no chunk that its snapshots do not need.
+#[track_caller]
+fn has_nothing_else(repository: &Repository) {
+    let stats = repository.stats(&repository.snapshots().unwrap()).unwrap();
+    assert_eq!(stats.index_chunks, stats.chunks + stats.metadata_chunks, "{stats:?}");
+}
+
+#[test]
+fn frames_move_as_they_are_to_a_repository_that_is_alike() {
+    let (there, source) = new(&other());
+    let (here, alike) = new(&quick().like(&source));
+    let folder = with_deltas(&source);
+    let all = source.snapshots().unwrap();
+    let dry = source
+        .copy_to(&alike, &all, &CopyOptions::default().dry_run(true))
+        .unwrap();
+    let missing = dry.missing.unwrap();
+    let monitor = Arc::new(Monitor::default());
+    let options = CopyOptions::default();
+    let summary = source.copy_to(&alike.watched_by(&monitor), &all, &options).unwrap();
+    same(&source, &alike);
+    assert!(frames(&here) == frames(&there), "the same chunks, bases and lengths");
+    let mut moved = (0, 0, 0);
+    for one in summaries(&summary) {
+        assert_eq!(one.moved.chunks, one.whole.chunks + one.deltas.chunks, "{one:?}");
+        assert_eq!(one.moved.bytes, one.whole.bytes + one.deltas.bytes, "{one:?}");
+        assert_eq!(one.moved.stored, one.whole.stored + one.deltas.stored, "{one:?}");
+        moved.0 += one.moved_frames;
+        moved.1 += one.moved.stored;
+        moved.2 += one.moved.chunks;
+    }
+    let told = (missing.moved_frames, missing.moved, missing.chunks);
+    assert_eq!((told, missing.moved), (moved, missing.packed), "a dry run says so");
+    let counters = &monitor.counters;
+    let counted = [&counters.bytes, &counters.bytes_total].map(|counter| counter.load(Ordering::Relaxed));
+    assert_eq!(counted[0], counted[1]);
+    // What resembles them is found as in the source, by sketches that came along.
+    let stats = |repository: &Repository| repository.stats(&repository.snapshots().unwrap()).unwrap();
+    assert!(stats(&alike).sketch_bytes * 10 >= stats(&source).sketch_bytes * 9);
+    let next = [&source, &alike].map(|repository| backup(repository, folder.path()));
+    assert!(next[0].deltas.chunks > 10, "{:?}", next[0]);
+    assert_eq!(next[0].deltas, next[1].deltas);
+    // They move back as well.
+    assert_eq!(copied(&copy(&alike, &source)), 1);
+    assert!(source.check(ReadData::All).unwrap().is_clean());
+}
+
+#[test]
+fn what_is_needed_or_missing_in_part_moves_without_the_rest() {
+    let (_, source) = new(&other());
+    let folder = Folder::scratch();
+    for number in 0..60 {
+        folder.write(format!("small {number}"), &noise(number, 20_000));
+    }
+    let first = backup(&source, folder.path()).id.unwrap();
+    // Of each frame, a part is not needed any more.
+    for number in (0..40).step_by(2) {
+        std::fs::remove_file(folder.path().join(format!("small {number}"))).unwrap();
+    }
+    backup(&source, folder.path());
+    source.forget(&[first]).unwrap();
+    let (_, alike) = new(&quick().like(&source));
+    let summary = copy(&source, &alike);
+    let one = summaries(&summary)[0];
+    assert!(one.moved_frames > 0 && one.moved.chunks < one.whole.chunks, "{one:?}");
+    same(&source, &alike);
+    has_nothing_else(&alike);
+    // And of each frame a part is there.
+    let (_, alike) = new(&quick().like(&source));
+    let part = Folder::scratch();
+    for number in (41..60).step_by(2) {
+        part.write(format!("small {number}"), &noise(number, 20_000));
+    }
+    backup(&alike, part.path());
+    let missing = source.snapshots().unwrap();
+    let summary = source.copy_to(&alike, &missing, &CopyOptions::default()).unwrap();
+    let one = summaries(&summary)[0];
+    assert!(one.moved_frames <= 1 && one.counters.new_bytes > 500_000, "{one:?}");
+    has_nothing_else(&alike);
+}
+
+#[test]
+fn deltas_whose_bases_stay_behind_are_encoded_anew() {
+    let (_, source) = new(&other());
+    let (_, alike) = new(&quick().like(&source));
+    with_deltas(&source);
+    let all = source.snapshots().unwrap();
+    for number in [5, 2, 3] {
+        let one = source
+            .copy_to(&alike, &all[number..=number], &CopyOptions::default())
+            .unwrap();
+        let one = summaries(&one)[0];
+        assert!(one.moved.chunks < one.whole.chunks + one.deltas.chunks, "{one:?}");
+        assert!(alike.check(ReadData::All).unwrap().is_clean());
+        has_nothing_else(&alike);
+    }
+    copy(&source, &alike);
+    same(&source, &alike);
+}
+
+#[test]
+fn frames_beyond_the_limits_of_the_destination_do_not_move() {
+    let (_, source) = new(&quick());
+    let folder = Folder::scratch();
+    for number in 0..30 {
+        folder.write(format!("small {number}"), &noise(number, 100_000));
+    }
+    backup(&source, folder.path());
+    let (here, smaller) = new(&quick().like(&source).frame_size(64 << 10).pack_size(1 << 20));
+    let summary = copy(&source, &smaller);
+    let one = summaries(&summary)[0];
+    assert_eq!(one.moved_frames, 0, "{one:?}");
+    same(&source, &smaller);
+    let length = |blobs: &[Blob]| blobs.iter().map(|blob| blob.length).sum::<u32>();
+    assert!(frames(&here).iter().all(|(blobs, ..)| length(blobs) < 200_000));
+    // Those of the smaller one fit everywhere.
+    let (_, third) = new(&quick().like(&source));
+    let summary = copy(&smaller, &third);
+    let one = summaries(&summary)[0];
+    assert_eq!(one.moved.chunks, one.whole.chunks, "{one:?}");
+    same(&smaller, &third);
+}
+
+#[test]
+fn what_another_compression_is_asked_for_is_encoded_anew() {
+    let (_, source) = new(&other());
+    with_deltas(&source);
+    let all = source.snapshots().unwrap();
+    let ways = [
+        CopyOptions::default().compression(Compression::Level(1)),
+        CopyOptions::default().similarity(Similarity::Off),
+    ];
+    for options in ways {
+        let (_, alike) = new(&quick().like(&source));
+        let dry = source.copy_to(&alike, &all, &options.clone().dry_run(true)).unwrap();
+        assert_eq!(dry.missing.unwrap().moved_frames, 0);
+        let summary = source.copy_to(&alike, &all, &options).unwrap();
+        let all_anew = |one: &&BackupSummary| one.moved_frames == 0;
+        assert!(summaries(&summary).iter().all(all_anew));
+        same(&source, &alike);
+    }
+}
+
+#[test]
+fn bytes_that_are_not_what_their_ids_say_do_not_come_along() {
+    let folder = Folder::scratch();
+    folder.write("data", &noise(1, 600_000));
+    let (storage, source) = new(&other());
+    backup(&source, folder.path());
+    let intact = image(storage.as_ref());
+    // A chunk that lies, in a frame of its own kind or as a base of another.
+    for as_base in [false, true] {
+        let lying = rewrite(&intact, |chunks| {
+            let mut bytes = chunks.clone();
+            bytes[0][77] ^= 1;
+            let mut first = Frame::whole(&chunks[..2]);
+            first.lie = Some(bytes[..2].to_vec());
+            let rest = match as_base {
+                false => Frame::whole(&chunks[2..]),
+                true => Frame::delta(&chunks[2..], 1, &[&chunks[0], &chunks[1]]),
+            };
+            vec![vec![first, rest]]
+        });
+        let source = Repository::open(damage::storage(&lying), Some(b"secret")).unwrap();
+        let (_, alike) = new(&quick().like(&source));
+        let summary = copy(&source, &alike);
+        let outcome = &summary.snapshots[0].outcome;
+        assert!(
+            matches!(outcome, CopyOutcome::Failed(error) if error.is_damage()),
+            "{outcome:?}"
+        );
+        assert!(alike.check(ReadData::All).unwrap().is_clean());
+        // A later backup does not take what lies for its own data.
+        backup(&alike, folder.path());
+        let latest = alike.snapshot("latest").unwrap();
+        assert!(restored(&alike, &latest, &folder) == contents(folder.path()));
+        assert!(alike.check(ReadData::All).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_prune_of_the_source_beside_a_copy_takes_nothing_away_from_it() {
+    for seed in 0..4 {
+        let (_, source) = new(&other());
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        let alike = Repository::init(storage.clone(), Some(b"secret"), &quick().like(&source)).unwrap();
+        let folder = Folder::scratch();
+        for n in 0..6 {
+            folder.evolve(&mut Random(seed * 100 + n), 1_000_000);
+            backup(&source, folder.path());
+        }
+        let all = source.snapshots().unwrap();
+        source.forget(&[all[0].id, all[2].id]).unwrap();
+        let left = source.snapshots().unwrap();
+        storage.delay(Operation::Put, Duration::from_millis(5));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while size(storage.inner(), "packs") == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let options = PruneOptions::default().max_unused(Limit::Bytes(0));
+                source.watched_by(&Arc::default()).prune(&options).unwrap();
+            });
+            let summary = source.copy_to(&alike, &left, &CopyOptions::default()).unwrap();
+            assert_eq!(copied(&summary), 4, "{summary:?}");
+        });
+        same(&source, &alike);
+    }
+}
+
+#[test]
+fn what_a_repository_has_lost_comes_back_from_one_that_is_alike() {
+    let (_, source) = new(&other());
+    let (here, alike) = new(&quick().like(&source));
+    with_deltas(&source);
+    copy(&source, &alike);
+    let copies: Vec<FileId> = alike.snapshots().unwrap().iter().map(|info| info.id).collect();
+    alike.forget(&copies).unwrap();
+    let whole = image(here.as_ref());
+    let packs: Vec<&Name> = whole.keys().filter(|name| damage::kind(name) == "packs").collect();
+    assert!(packs.len() > 6);
+    for lost in packs {
+        let mut less = whole.clone();
+        less.remove(lost);
+        let alike = Repository::open(damage::storage(&less), Some(b"secret")).unwrap();
+        assert_eq!(copied(&copy(&source, &alike)), 6);
+        let report = alike.check(ReadData::All).unwrap();
+        assert_eq!(report.affected_total, 0, "without {lost}: {report:#?}");
+        let (there, here) = (source.snapshots().unwrap(), alike.snapshots().unwrap());
+        for (there, here) in there.iter().zip(&here) {
+            let (a, b) = (restore(&source, there), restore(&alike, here));
+            same_tree(&a.path().join("restored"), &b.path().join("restored"));
+        }
+    }
 }

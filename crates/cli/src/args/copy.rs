@@ -14,6 +14,9 @@ The destination is a repository of its own: with other passwords, and possibly o
 init`. Snapshots that it has already are skipped, so the same command again copies what is new. A copy has an id of \
 its own.
 
+Between repositories that are alike (see `ibid init --help`), data moves as it is compressed in the source, unless you \
+give --compression or --similarity.
+
 Environment:
   IBID_TO_REPO              same as --to
   IBID_TO_PASSWORD          the password of the destination

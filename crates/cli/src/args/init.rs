@@ -34,7 +34,7 @@ pub(crate) struct InitArgs {
 #[command(next_help_heading = "A repository like another one")]
 pub(crate) struct LikeArgs {
     /// Take the chunker, the sizes and the ids of chunks from the repository in this folder: a copy between the two
-    /// does not read what is there
+    /// does not read what is there, and compresses little anew
     #[arg(long, value_name = "PATH", conflicts_with_all = ["chunker", "average"])]
     pub(crate) like: Option<PathBuf>,
     /// Read the password of that repository from the first line of FILE

@@ -25,6 +25,8 @@ struct JsonMissing {
     chunks: u64,
     frames: u64,
     packed_bytes: u64,
+    moved_frames: u64,
+    moved_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -39,6 +41,8 @@ struct JsonOne {
     new_chunks: u64,
     new_bytes: u64,
     stored_bytes: u64,
+    moved_frames: u64,
+    moved_bytes: u64,
     written_bytes: u64,
     duration_ms: u64,
 }
@@ -64,6 +68,8 @@ impl JsonOne {
             new_chunks: summary.counters.new_chunks,
             new_bytes: summary.counters.new_bytes,
             stored_bytes: summary.counters.stored_bytes,
+            moved_frames: summary.moved_frames,
+            moved_bytes: summary.moved.stored,
             written_bytes: summary.written,
             duration_ms: summary.duration_ms,
         }
@@ -84,11 +90,13 @@ pub(crate) fn copied(
     let wanted = count(|outcome| matches!(outcome, CopyOutcome::WouldBeCopied));
     let present = count(|outcome| matches!(outcome, CopyOutcome::IsThere(_)));
     let failed = count(|outcome| matches!(outcome, CopyOutcome::Failed(_)));
-    let written = all.iter().map(|one| match &one.outcome {
-        CopyOutcome::Copied(summary) => summary.written,
-        _ => 0,
-    });
-    let written: u64 = written.sum();
+    let (mut written, mut moved) = (0, 0);
+    for one in all {
+        if let CopyOutcome::Copied(summary) = &one.outcome {
+            written += summary.written;
+            moved += summary.moved.stored;
+        }
+    }
     if out.json {
         let body = JsonCopy {
             destination: destination.repository.to_string(),
@@ -102,6 +110,8 @@ pub(crate) fn copied(
                 chunks: missing.chunks,
                 frames: missing.frames,
                 packed_bytes: missing.packed,
+                moved_frames: missing.moved_frames,
+                moved_bytes: missing.moved,
             }),
             snapshots: all.iter().map(JsonOne::new).collect(),
         };
@@ -121,11 +131,16 @@ pub(crate) fn copied(
         0 => String::new(),
         _ => format!(", {failed} damaged and NOT copied"),
     };
+    let as_they_were = match moved {
+        0 => String::new(),
+        _ => format!(" ({} as they were)", size(moved)),
+    };
     if let Some(missing) = summary.missing {
         out.line(format!(
-            "{} would be moved, {} of the source",
+            "{} would be copied, {} of the source ({} as they are)",
             counted(missing.chunks, "chunk", "chunks"),
-            size(missing.packed)
+            size(missing.packed),
+            size(missing.moved)
         ))?;
     }
     match dry_run {
@@ -134,7 +149,7 @@ pub(crate) fn copied(
             counted(wanted, "snapshot", "snapshots")
         )),
         false => out.line(format!(
-            "{} copied with {} written{were_there}{could_not}",
+            "{} copied with {} written{as_they_were}{were_there}{could_not}",
             counted(copied, "snapshot", "snapshots"),
             size(written)
         )),

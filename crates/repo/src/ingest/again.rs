@@ -68,7 +68,14 @@ impl Repository {
     pub(crate) fn store_again(&self, loaded: LoadedIndex, again: Again<'_>) -> Result<StoredAgain> {
         let options = BackupOptions::default();
         let filter = std::sync::Arc::new(Filter::new(&options.excludes)?);
-        let job = Job::new(self, &options, loaded, filter, false, Some(Source::Again(again)));
+        let job = Job::new(
+            self,
+            &options,
+            loaded,
+            filter,
+            false,
+            Some(Source::Again(Box::new(again))),
+        );
         let built = build::run(&job, Input::Again, Baseline::default(), None);
         self.refresh();
         built?;

@@ -179,13 +179,17 @@ fn gather(
 
 /// Saves the sketches of new chunks for later backups.
 fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
-    let (chunks, bytes) = job.count(|tally| {
+    let (chunks, bytes, moved) = job.count(|tally| {
         let (whole, deltas) = (tally.whole, tally.deltas);
-        (whole.chunks + deltas.chunks, whole.bytes + deltas.bytes)
+        (
+            whole.chunks + deltas.chunks,
+            whole.bytes + deltas.bytes,
+            tally.moved_frames,
+        )
     });
     // A first backup's sketches are used only by the second one, which can compute them itself
-    // unless there are too many.
-    let is_left_to_the_next = job.loaded.index.stored_frames() == 0 && fits_one_backup(chunks, bytes);
+    // unless there are too many, or they came with frames that were moved.
+    let is_left_to_the_next = moved == 0 && job.loaded.index.stored_frames() == 0 && fits_one_backup(chunks, bytes);
     if !job.options.dry_run && !is_left_to_the_next {
         let written = similar.save(&job.repository.files, &job.loaded)?;
         job.count(|tally| tally.written += written);
@@ -259,6 +263,7 @@ impl Builder<'_, '_> {
                         let _ = self.gather.channels.slots.send(());
                     }
                 }
+                Event::Moved(moved) => self.gather.take(moved)?,
                 Event::Metadata(chunk) => drop(self.gather.store(&chunk)?),
                 Event::Failed { path, error } => self.failed(path, error)?,
                 Event::End(end) => {

@@ -43,6 +43,7 @@ pub(crate) struct CompleteFrame {
 /// A compressed frame.
 pub(crate) struct EncodedFrame {
     pub(crate) blobs: Vec<Blob>,
+    /// The chunks; empty if it was not made here.
     pub(crate) body: Arc<Body>,
     pub(crate) plaintext: Vec<u8>,
     /// Depth of the frame, and the bases that it names.

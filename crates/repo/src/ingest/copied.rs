@@ -5,7 +5,10 @@
 //! stored already is not stored again, and the rest is compressed, or becomes deltas.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use ibid_delta::Sketch;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
 
@@ -13,17 +16,19 @@ use super::fingerprint::Span;
 use super::job::Job;
 use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
+use super::moves;
 use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, is_stored};
 use super::sampling::{FileClass, FileClasses};
 use super::work::{Batch, Names, Part, SmallFile, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;
+use crate::similar::SketchesOfFrames;
 use crate::tree::{Entries, Items, TreeStep, TreeWalk};
 use crate::{Error, ProgressCounters, Result};
 
 /// A snapshot of another repository.
 pub(crate) struct CopySource<'a> {
     /// Reads chunks there.
-    pub(crate) reader: ChunkReader<'a>,
+    pub(crate) reader: &'a ChunkReader<'a>,
     /// The content of its root there.
     pub(crate) root: Content,
     /// The roots of another snapshot there and of its copy here.
@@ -33,6 +38,34 @@ pub(crate) struct CopySource<'a> {
     pub(crate) chunk_max: usize,
     /// Whether equal chunks have equal ids there and here.
     pub(crate) shares_ids: bool,
+    /// Finds the sketches of frames, if frames are moved as they are.
+    pub(crate) moves: Option<&'a Mutex<SketchesOfFrames>>,
+    /// Bytes of files that the progress has counted before their turn.
+    pub(crate) ahead: AtomicU64,
+}
+
+impl CopySource<'_> {
+    /// Returns the sketches of the chunks of a frame there; none if there are none, or if one is missing.
+    pub(super) fn sketches_of(&self, number: u32) -> Vec<Sketch> {
+        let Some(sketches) = self.moves else { return Vec::new() };
+        let index = &self.reader.loaded.index;
+        let frame = index.frame(number);
+        let mut sketches = sketches.lock().expect("no holder of this lock panics");
+        sketches.get(index.pack(frame.pack).id, frame.offset, frame.blobs)
+    }
+
+    /// Counts bytes of files before their turn.
+    pub(super) fn go_ahead(&self, counters: &ProgressCounters, bytes: u64) {
+        ProgressCounters::add(&counters.bytes, bytes);
+        self.ahead.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that need not be read, unless they were counted before.
+    pub(super) fn skip(&self, counters: &ProgressCounters, bytes: u64) {
+        let take = |ahead: u64| Some(ahead.saturating_sub(bytes));
+        let ahead = self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        counters.skip(bytes.saturating_sub(ahead.unwrap_or_default()));
+    }
 }
 
 /// A file to copy.
@@ -81,7 +114,12 @@ pub(super) fn walk(
     let roots = source.earlier.as_ref();
     let root = roots.map(|(there, here)| copying.listings(there, here));
     copying.former.push(root);
-    let mut walk = TreeWalk::new(&source.reader, &source.root);
+    if source.moves.is_some()
+        && let Err(error) = moves::send(job, source, outlets)?
+    {
+        return Ok(Err(error));
+    }
+    let mut walk = TreeWalk::new(source.reader, &source.root);
     while let Some(step) = walk.next() {
         if job.monitor.is_cancelled() {
             return Ok(Err(Error::Interrupted));
@@ -151,7 +189,7 @@ impl<'r> Copying<'r, '_> {
             return self.ready(entry, true);
         }
         if self.source.shares_ids && content.depth == 0 && content.items.iter().all(|item| is_here(self.job, item)) {
-            self.job.monitor.counters.skip(content.length);
+            self.source.skip(&self.job.monitor.counters, content.length);
             return self.ready(entry, false);
         }
         let path = Path::new("/").join(path);
@@ -177,7 +215,7 @@ impl<'r> Copying<'r, '_> {
 
     fn listings(&self, there: &Content, here: &Content) -> Former<'r> {
         Former {
-            there: ParentListing::new(Entries::new(&self.source.reader, there)),
+            there: ParentListing::new(Entries::new(self.source.reader, there)),
             here: ParentListing::new(Entries::new(self.here, here)),
         }
     }
@@ -194,7 +232,7 @@ impl<'r> Copying<'r, '_> {
 /// Reads a small file into the batch. Returns its parts.
 pub(super) fn read_small(job: &Job<'_>, batch: &mut Batch, file: &CopiedFile) -> Result<std::ops::Range<usize>> {
     let (source, first) = (job.copy_source(), batch.parts.len());
-    for item in Items::new(&source.reader, content_of(&file.entry)) {
+    for item in Items::new(source.reader, content_of(&file.entry)) {
         match item? {
             Item::Hole { length } => {
                 job.monitor.counters.skip(length);
@@ -219,7 +257,7 @@ impl LargeCutter<'_> {
     pub(super) fn copied(&mut self, file: CopiedFile) -> StopResult<Box<TreeEntry>> {
         let source = self.job.copy_source();
         let mut chunk = Vec::new();
-        for item in Items::new(&source.reader, content_of(&file.entry)) {
+        for item in Items::new(source.reader, content_of(&file.entry)) {
             self.job.monitor.check_cancelled()?;
             match item? {
                 hole @ Item::Hole { .. } => self.without_data(hole)?,

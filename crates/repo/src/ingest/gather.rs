@@ -42,6 +42,8 @@ pub(super) struct Gather<'j> {
     pub(super) tally: BackupSummary,
     /// `None` if the backup does not look for similar chunks.
     pub(super) groups: Option<DeltaGroups<'j>>,
+    /// Depths of the frames that were moved here, by their numbers from the first new frame on.
+    pub(super) moved_depths: Vec<u8>,
 }
 
 /// Channels to and from the other threads.
@@ -71,6 +73,7 @@ impl<'j> Gather<'j> {
             metadata: OpenFrame::new(job, FrameBuffers::default())?,
             tally: BackupSummary::default(),
             groups,
+            moved_depths: Vec::new(),
         })
     }
 
@@ -79,9 +82,9 @@ impl<'j> Gather<'j> {
         if self.job.loaded.index.contains(id) {
             return Ok(());
         }
-        self.count_healed(id, bytes);
+        self.count_healed(id, bytes.len() as u64);
         push(self.job, &mut self.metadata, id, bytes)?;
-        self.count(PackKind::Metadata, bytes)?;
+        self.count(PackKind::Metadata, bytes.len() as u64)?;
         let full = self.job.repository.config.frame_size.min(METADATA_FRAME);
         if self.metadata.is_full(full) {
             self.send_metadata()?;
@@ -99,7 +102,7 @@ impl<'j> Gather<'j> {
             return Ok(());
         }
         let (bytes, sketch) = (span.of(data), sketches.of(span));
-        let was_lost = self.count_healed(&span.id, bytes);
+        let was_lost = self.count_healed(&span.id, bytes.len() as u64);
         if let Some(groups) = &mut self.groups {
             groups.prepare(job, bytes.len() as u64)?;
         }
@@ -118,7 +121,7 @@ impl<'j> Gather<'j> {
             (Some(group), Some(sketch)) => self.add_similar(&span.id, bytes, sketch, group)?,
             _ => self.add_unlike(&span.id, bytes, sketch)?,
         }
-        self.count(PackKind::Data, bytes)
+        self.count(PackKind::Data, bytes.len() as u64)
     }
 
     /// Adds a chunk with bases to its group.
@@ -158,18 +161,17 @@ impl<'j> Gather<'j> {
     }
 
     /// Counts a chunk that is about to be stored, if it was lost. Returns whether it was.
-    fn count_healed(&mut self, id: &ChunkId, bytes: &[u8]) -> bool {
+    pub(super) fn count_healed(&mut self, id: &ChunkId, bytes: u64) -> bool {
         let was_lost = !self.job.is_again() && self.job.loaded.index.is_lost(id);
         if was_lost {
             self.tally.healed_chunks += 1;
-            self.tally.healed_bytes += bytes.len() as u64;
+            self.tally.healed_bytes += bytes;
         }
         was_lost
     }
 
     /// Counts a new chunk, and checks memory now and then.
-    fn count(&mut self, kind: PackKind, bytes: &[u8]) -> Result<()> {
-        let bytes = bytes.len() as u64;
+    pub(super) fn count(&mut self, kind: PackKind, bytes: u64) -> Result<()> {
         self.tally.counters.new_chunks += 1;
         self.tally.counters.new_bytes += bytes;
         if kind == PackKind::Metadata {

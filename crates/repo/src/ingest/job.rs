@@ -49,7 +49,7 @@ pub(crate) enum Source<'a> {
     /// A snapshot of another repository, or of this one.
     Copy(CopySource<'a>),
     /// Chunks that are stored, to be stored again.
-    Again(Again<'a>),
+    Again(Box<Again<'a>>),
 }
 
 /// Properties of the data learned during a backup.

@@ -13,7 +13,7 @@ use super::copied::CopiedFile;
 use super::fingerprint::Span;
 use super::hints::{Followed, Follower};
 use super::image::Image;
-use super::job::Job;
+use super::job::{Job, Source};
 use super::options::Stream;
 use super::sampling::FileClass;
 use super::work::{Piece, ToRead, Work};
@@ -169,9 +169,18 @@ impl LargeCutter<'_> {
         self.without_data(Item::Hole { length })
     }
 
+    /// Counts bytes that are not read.
+    fn count_skipped(&self, bytes: u64) {
+        let counters = &self.job.monitor.counters;
+        match &self.job.source {
+            Some(Source::Copy(source)) => source.skip(counters, bytes),
+            _ => counters.skip(bytes),
+        }
+    }
+
     /// Adds an item that is not read, after all data, which is cut.
     pub(super) fn without_data(&mut self, item: Item) -> StopResult<()> {
-        self.job.monitor.counters.skip(item.length());
+        self.count_skipped(item.length());
         self.cutter.skip(item.length());
         if let Some(follower) = &mut self.follower {
             follower.lose();

@@ -11,7 +11,8 @@
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
 //! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of
-//!   walking, reading and cutting. So do chunks that a prune has stored again ([`again`]).
+//!   walking, reading and cutting. Frames that it [moves](moves) come first, and need no more than to be
+//!   decoded once. So do chunks that a prune has stored again ([`again`]).
 //! - **Workers** ([`work`]), one per core, read and cut small files, fingerprint and sketch chunks
 //!   ([`fingerprint`]; [`sampling`] decides where sketches pay), and compress frames ([`compress`],
 //!   [`deltas`]).
@@ -43,6 +44,7 @@ mod image;
 mod job;
 mod large;
 mod limits;
+mod moves;
 mod open_frame;
 mod options;
 mod read;
@@ -65,6 +67,7 @@ use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
 use ibid_format::tree::Time;
 use ibid_format::{ChunkId, FileId};
 use job::{Job, Source};
+pub(crate) use moves::{MissingChunks, is_wanted, length_max};
 pub use options::{BackupOptions, Checkpoints, Compression, Hints, Similarity, Stream};
 use read::Baseline;
 pub use summary::{BackupSummary, SimilaritySearch, StoredData};

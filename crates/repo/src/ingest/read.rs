@@ -19,6 +19,7 @@ use super::image::Image;
 use super::job::Job;
 use super::large::{Large, LargePart};
 use super::limits::BATCH_BYTES;
+use super::moves::Moved;
 use super::options::Stream;
 use super::sampling::FileClasses;
 use super::work::{FileKey, Names, SmallFile, TakenFrom, ToRead, Work, attribute_bytes};
@@ -61,6 +62,8 @@ pub(crate) enum Event {
         slots: usize,
         names: Names,
     },
+    /// A frame of another repository that is moved as it is.
+    Moved(Moved),
     /// A chunk of metadata to store again.
     Metadata(Vec<u8>),
     Failed {

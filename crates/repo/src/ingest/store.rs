@@ -209,7 +209,7 @@ impl OpenPacks<'_> {
         pack.builder
             .add(&frame.plaintext, &frame.blobs, frame.depth, &frame.bases);
         pack.frames.push(due.number);
-        self.length += frame.body.whole().len() as u64;
+        self.length += length_of(frame);
         if due.kind == PackKind::Data {
             count(self.job, frame, pack.builder.len() - before);
         }
@@ -293,6 +293,11 @@ pub(crate) fn pack(
     open.send_all();
 }
 
+/// Returns the length of a frame's chunks together, bytes.
+fn length_of(frame: &EncodedFrame) -> u64 {
+    frame.blobs.iter().map(|blob| u64::from(blob.length)).sum()
+}
+
 /// Counts a data frame that takes `stored` bytes in its pack.
 fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
     job.count(|tally| {
@@ -302,7 +307,7 @@ fn count(job: &Job<'_>, frame: &EncodedFrame, stored: u64) {
             &mut tally.whole
         };
         data.chunks += frame.blobs.len() as u64;
-        data.bytes += frame.body.whole().len() as u64;
+        data.bytes += length_of(frame);
         data.stored += stored;
     });
 }

@@ -53,6 +53,11 @@ pub struct BackupSummary {
     pub healed_bytes: u64,
     /// Bytes of metadata (trees and lists of chunks) among the counters' `new_bytes`.
     pub new_metadata_bytes: u64,
+    /// Frames that a [copy](crate::Repository::copy_to) moved as they were.
+    pub moved_frames: u64,
+    /// Chunks in them. They are among [`whole`](BackupSummary#structfield.whole) and
+    /// [`deltas`](BackupSummary#structfield.deltas), too.
+    pub moved: StoredData,
     /// New chunks stored without a base.
     pub whole: StoredData,
     /// New chunks stored as deltas.
@@ -96,6 +101,8 @@ impl AddAssign for BackupSummary {
             healed_chunks,
             healed_bytes,
             new_metadata_bytes,
+            moved_frames,
+            moved,
             whole,
             deltas,
             search,
@@ -119,6 +126,8 @@ impl AddAssign for BackupSummary {
         self.healed_chunks += healed_chunks;
         self.healed_bytes += healed_bytes;
         self.new_metadata_bytes += new_metadata_bytes;
+        self.moved_frames += moved_frames;
+        self.moved += moved;
         self.whole += whole;
         self.deltas += deltas;
         self.search += search;

@@ -16,7 +16,9 @@ use super::copied::{self, CopiedFile};
 use super::fingerprint::{Analyzer, Sketches, Span};
 use super::job::Job;
 use super::limits::BATCH_BYTES;
+use super::moves::{self, ReadFrame};
 use super::sampling;
+use crate::read::FrameReader;
 use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
 use crate::threads::{Receiver, Sender};
 use crate::{Error, Monitor, ProgressCounters, Warning};
@@ -34,6 +36,13 @@ pub(crate) enum Work {
     Frame {
         frame: CompleteFrame,
         reply: Sender<EncodedFrame>,
+    },
+    /// Read a frame of another repository that is moved as it is.
+    Move {
+        number: u32,
+        /// Whether other such frames are encoded against it.
+        is_base: bool,
+        reply: Sender<crate::Result<ReadFrame>>,
     },
 }
 
@@ -158,6 +167,7 @@ pub(crate) struct Batch {
 pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare: &Receiver<Vec<u8>>) {
     let mut analyzer = Analyzer::new(job);
     let mut compressor = Compressor::new(job, efforts);
+    let mut frames = FrameReader::default();
     while let Ok(work) = work.recv() {
         // If the receiver of a reply is gone, the backup has failed elsewhere.
         match work {
@@ -167,6 +177,9 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
                 drop(reply.send(piece));
             }
             Work::Frame { frame, reply } => drop(reply.send(compressor.encode(frame))),
+            Work::Move { number, is_base, reply } => {
+                drop(reply.send(moves::read(job, &mut frames, number, is_base)));
+            }
         }
     }
 }

@@ -36,6 +36,8 @@ const BUFFER_BYTES_MAX: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct FrameReader {
     sealed: Vec<u8>,
+    /// Where the plaintext is in there.
+    plain: Range<usize>,
     prefix: Vec<u8>,
     decoder: FrameDecoder,
     /// Memory for assembled bodies.
@@ -92,11 +94,7 @@ impl FrameReader {
                 body
             }
         };
-        let together = match body.form() {
-            Form::Whole(_) => None,
-            Form::Delta(_) => Some(&self.together[..body.len()]),
-        };
-        Ok(Opened::Kept(body, together))
+        Ok(self.kept(body))
     }
 
     /// Reads and opens a frame that is not needed afterwards, without caching it.
@@ -104,9 +102,33 @@ impl FrameReader {
         self.pass(reader, number, None)
     }
 
+    /// Reads and opens a frame, even if the cache has it. If others need it afterwards, the cache keeps it.
+    pub(crate) fn open_anew(&mut self, reader: &ChunkReader<'_>, number: u32, is_base: bool) -> Result<Opened<'_>> {
+        if is_base && let Claim::Ours(reading) = reader.cache.get_or_claim(number) {
+            let body = Arc::new(self.keep(reader, number, &reading)?);
+            reading.done(body.clone());
+            return Ok(self.kept(body));
+        }
+        self.pass(reader, number, None)
+    }
+
+    /// Returns the chunks of a body that is assembled if it is a delta.
+    fn kept(&self, body: Arc<Body>) -> Opened<'_> {
+        let together = match body.form() {
+            Form::Whole(_) => None,
+            Form::Delta(_) => Some(&self.together[..body.len()]),
+        };
+        Opened::Kept(body, together)
+    }
+
+    /// Returns the plaintext of the frame that was read last.
+    pub(crate) fn plaintext(&self) -> &[u8] {
+        &self.sealed[self.plain.clone()]
+    }
+
     fn pass(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
         let mut left = FRAMES_MAX - 1;
-        let plain = reader.unseal(number, &mut self.sealed)?;
+        let plain = reader.unseal(number, &mut self.sealed, &mut self.plain)?;
         let sources = reader.sources(number, plain, &mut left)?;
         let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
         let decoded = self.decoder.decode(plain, prefix, upto);
@@ -119,7 +141,7 @@ impl FrameReader {
     /// both.
     fn keep(&mut self, reader: &ChunkReader<'_>, number: u32, reading: &Claimed<'_>) -> Result<Body> {
         let mut left = FRAMES_MAX - 1;
-        let plain = reader.unseal(number, &mut self.sealed)?;
+        let plain = reader.unseal(number, &mut self.sealed, &mut self.plain)?;
         let sources = reader.sources(number, plain, &mut left)?;
         let prefix = reader.whole_prefix(&sources, &mut left, &mut self.prefix)?;
         let body = reader.own(plain, sources, &mut self.decoder, reading, |_, stretches, out| {
@@ -301,7 +323,7 @@ impl<'a> ChunkReader<'a> {
     }
 
     fn decode(&self, number: u32, reading: &Claimed<'_>, left: &mut u32, sealed: &mut Vec<u8>) -> Result<Body> {
-        let plain = self.unseal(number, sealed)?;
+        let plain = self.unseal(number, sealed, &mut Range::default())?;
         let sources = self.sources(number, plain, left)?;
         let mut decoder = self.decoders().pop().unwrap_or_default();
         let body = self.own(plain, sources, &mut decoder, reading, |sources, stretches, out| {
@@ -316,8 +338,8 @@ impl<'a> ChunkReader<'a> {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Reads a frame and opens its seal.
-    fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+    /// Reads a frame and opens its seal. Notes where the plaintext is.
+    fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>, at: &mut Range<usize>) -> Result<&'s [u8]> {
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack);
         sealed.resize(frame.sealed as usize, 0);
@@ -326,6 +348,7 @@ impl<'a> ChunkReader<'a> {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         }
         let plain = plain.map_err(|source| self.damaged(number, source))?;
+        at.clone_from(&plain);
         Ok(&sealed[plain])
     }
 

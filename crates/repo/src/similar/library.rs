@@ -493,6 +493,16 @@ impl Library {
         self.runs[at].sketches(number - self.firsts[at], &mut self.sealed)
     }
 
+    /// Returns the sketches of a pack.
+    pub(crate) fn sketches_of(&mut self, pack: FileId) -> Result<Vec<Run>> {
+        let numbers = self.numbers_of(pack)?.to_vec();
+        let mut found = Vec::new();
+        for number in numbers {
+            found.append(&mut self.load(number, 0)?);
+        }
+        Ok(found)
+    }
+
     /// Deletes the files that the cache keeps: one of them is damaged.
     pub(crate) fn delete(&self) {
         self.runs.iter().for_each(|run| run.file.delete());

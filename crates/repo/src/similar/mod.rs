@@ -8,6 +8,7 @@
 //! are too deep to be more than a first base.
 
 mod library;
+mod of_frames;
 mod saved;
 
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use ibid_delta::{FeatureIndex, Sketch, Sketcher};
 use ibid_format::FileId;
 pub(crate) use library::SketchRun;
 use library::{LOOKUP_BYTES, Library};
+pub(crate) use of_frames::SketchesOfFrames;
 use saved::find_frame;
 pub(crate) use saved::{CHUNKS_OF_ONE_FILE, fits_one_backup, read, refresh, unsaved_max};
 

@@ -253,9 +253,9 @@ pub(crate) fn refresh(repository: &Repository) -> Result<()> {
 }
 
 /// Sketches of earlier backups: in runs, and in memory.
-struct Sources {
-    runs: Vec<Arc<SketchRun>>,
-    saved: Vec<Sketches>,
+pub(super) struct Sources {
+    pub(super) runs: Vec<Arc<SketchRun>>,
+    pub(super) saved: Vec<Sketches>,
     /// Files whose bytes are damaged.
     damaged: Vec<FileId>,
     absent: Absent,
@@ -271,7 +271,7 @@ enum Absent {
 impl Sources {
     /// Reads the sketch files that no run of the cache stands for, or makes a run of them if they are
     /// many.
-    fn read(repository: &Repository, memory: u64) -> Result<Sources> {
+    pub(super) fn read(repository: &Repository, memory: u64) -> Result<Sources> {
         for _ in 1..LISTS_MAX {
             match Sources::read_listed(repository, memory, Absent::IsAnError) {
                 // A prune has put another file in the place of several.

@@ -75,6 +75,24 @@ impl Repository {
     }
 }
 
+/// Passes every difference between two listings to `visitor`. Without the first, all of the second is added.
+pub(crate) fn changes<'r>(
+    reader: &'r ChunkReader<'r>,
+    monitor: &Monitor,
+    old: Option<&Content>,
+    new: &Content,
+    visitor: &mut dyn FnMut(&Difference<'_>) -> Result<()>,
+) -> Result<()> {
+    let levels = Vec::new();
+    let mut walk = Walk {
+        reader,
+        monitor,
+        visitor,
+        levels,
+    };
+    walk.run(old, Some(new))
+}
+
 fn listing(found: &Found) -> Option<&Content> {
     match found {
         Found::Root(listing) => Some(listing),

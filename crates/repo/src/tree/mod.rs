@@ -7,6 +7,7 @@ mod recipe;
 mod visit;
 mod walk;
 
+pub(crate) use diff::changes;
 pub use diff::{Change, Difference};
 pub use find::Search;
 pub(crate) use reach::{Each, Reach};
