@@ -14,7 +14,7 @@ use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
 use super::sampling::Sampling;
 use super::summary::BackupSummary;
-use crate::index::{LoadedIndex, LostPacks};
+use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
 use crate::source::{Filter, XattrFault};
 use crate::{Error, Monitor, Repository, Warning, clock};
@@ -170,20 +170,9 @@ impl<'a> Job<'a> {
 
     /// Reports the packs that are missing, cut short or unreadable, if there are any.
     pub(crate) fn report_lost_packs(&self) {
-        let LostPacks {
-            missing,
-            cut,
-            unreadable,
-        } = self.loaded.lost_packs();
-        let lost = missing + cut + unreadable;
-        if lost > 0 {
-            self.count(|tally| tally.lost_packs = lost);
-            self.monitor.warn(Warning::LostPacks {
-                missing,
-                cut,
-                unreadable,
-            });
-        }
+        let lost = self.loaded.lost_packs();
+        self.count(|tally| tally.lost_packs = lost.count());
+        lost.tell(&self.monitor);
     }
 
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
