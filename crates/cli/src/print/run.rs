@@ -220,12 +220,7 @@ fn backup(document: &Value) -> String {
     };
     let flaws = [
         ("unreadable", "file or folder", "files or folders", "could not be read"),
-        (
-            "attributes_lost",
-            "extended attribute",
-            "extended attributes",
-            "could not be stored",
-        ),
+        ("attributes_lost", "attribute", "attributes", "could not be stored"),
         ("lost_packs", "pack", "packs", "of the repository not whole"),
         (
             "damaged_frames",

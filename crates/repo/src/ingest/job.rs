@@ -16,7 +16,7 @@ use super::sampling::Sampling;
 use super::summary::BackupSummary;
 use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
-use crate::source::{Filter, XattrFault};
+use crate::source::{AttributeFault, Filter};
 use crate::{Error, Monitor, Repository, Warning, clock};
 
 /// State shared by the threads of one backup.
@@ -172,7 +172,7 @@ impl<'a> Job<'a> {
     pub(crate) fn report_lost_packs(&self) {
         let lost = self.loaded.lost_packs();
         self.count(|tally| tally.lost_packs = lost.count());
-        lost.tell(&self.monitor);
+        lost.tell(self.monitor);
     }
 
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
@@ -191,12 +191,12 @@ impl<'a> Job<'a> {
     }
 
     /// Reports the attributes of a file that are not stored.
-    pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<XattrFault>) {
-        for (name, source) in faults {
+    pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<AttributeFault>) {
+        for (what, source) in faults {
             self.count(|tally| tally.attributes_lost += 1);
             self.monitor.warn(Warning::Attributes {
                 path: path.to_owned(),
-                what: format!("extended attribute {}", String::from_utf8_lossy(&name)),
+                what,
                 source,
             });
         }

@@ -18,7 +18,7 @@ use super::fingerprint::{Analyzer, Sketches, Span};
 use super::job::Job;
 use super::limits::BATCH_BYTES;
 use super::sampling;
-use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
+use crate::source::{Extent, Moment, Opened, entry_from, read_attributes};
 use crate::{Error, Monitor, ProgressCounters, Warning};
 
 /// A job for a worker, and the channel for its result.
@@ -316,8 +316,7 @@ pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Tre
         return Err(replaced(path));
     }
     let mut entry = entry_from(name, &file.stat).ok_or_else(|| replaced(path))?;
-    let (xattrs, faults) = read_xattrs_of(rustix::fd::AsFd::as_fd(&file.fd));
-    entry.xattrs = xattrs;
+    let faults = read_attributes(rustix::fd::AsFd::as_fd(&file.fd), &mut entry);
     job.attributes_lost(path, faults);
     Ok((file, entry))
 }

@@ -9,7 +9,10 @@ mod open;
 mod process;
 mod walk;
 
-pub(crate) use attributes::{Owners, XattrFault, entry_from, read_xattrs_at, read_xattrs_of, read_xattrs_through};
+pub(crate) use attributes::{
+    AttributeFault, Owners, entry_from, read_attributes, read_xattrs_at, read_xattrs_of, read_xattrs_through,
+    xattr_text,
+};
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;
 pub(crate) use open::{Extent, Moment, Opened};
