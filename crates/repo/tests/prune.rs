@@ -12,6 +12,7 @@ use ibid_repo::{
 };
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
+use support::hooked::{Hooked, Hooks};
 use support::{Contents, Folder, Random, backup, contents, noise, options, quick, repository, scratch};
 
 /// Returns options of a repository of small chunks, frames and packs.
@@ -428,34 +429,17 @@ struct Gate {
     is_open: AtomicBool,
 }
 
-impl Storage for Gate {
+impl Hooks for Gate {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
         if name.as_str().starts_with("index/") && !self.is_open.swap(true, Ordering::Relaxed) {
             self.arrived.wait();
             self.released.wait();
         }
         self.inner.put(name, parts)
-    }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
-        self.inner.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
-        self.inner.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
-        self.inner.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 
@@ -467,12 +451,12 @@ fn a_backup_that_a_prune_has_ended_begins_again() {
     folder.evolve(&mut Random(11_000), 400_000);
     let before = backup(&other, folder.path()).id.unwrap();
     folder.write("new", &noise(5, 200_000));
-    let gate = Arc::new(Gate {
+    let gate = Arc::new(Hooked(Gate {
         inner,
         arrived: Barrier::new(2),
         released: Barrier::new(2),
         is_open: AtomicBool::new(false),
-    });
+    }));
     let repository = Repository::open(gate.clone(), Some(b"secret")).unwrap();
     let (heard, monitor) = {
         let heard = Arc::new(AtomicBool::new(false));
