@@ -47,6 +47,7 @@ mod fingerprint;
 pub mod frame;
 mod ids;
 pub mod index;
+mod inode_flags;
 mod keys;
 mod magic;
 pub mod pack;

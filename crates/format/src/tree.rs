@@ -6,6 +6,7 @@
 
 use crate::content::Content;
 use crate::error::in_range;
+pub use crate::inode_flags::InodeFlags;
 use crate::wire::{self, Reader};
 use crate::{Error, NameFault};
 
@@ -22,6 +23,7 @@ const NANOS_MAX: u64 = 999_999_999;
 /// Flags.
 const CHANGED: u64 = 1;
 const HARD_LINK: u64 = 2;
+const INODE_FLAGS: u64 = 4;
 
 /// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -104,6 +106,10 @@ impl EntryKind {
         }
     }
 
+    fn may_have_inode_flags(&self) -> bool {
+        matches!(self, EntryKind::File(_) | EntryKind::Directory(_))
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             EntryKind::File(content) | EntryKind::Directory(content) => content.encode(out),
@@ -177,6 +183,8 @@ pub struct TreeEntry {
     pub changed_while_read: bool,
     /// The device, if it had several names: those with the same device and inode are one file.
     pub hard_link_device: Option<u64>,
+    /// Its inode flags. Only files and directories have any.
+    pub inode_flags: InodeFlags,
     /// Extended attributes: names and values, strictly ascending by name.
     pub xattrs: Vec<Xattr>,
 }
@@ -236,9 +244,13 @@ impl TreeEntry {
         wire::put_varint(out, self.inode);
         let changed = if self.changed_while_read { CHANGED } else { 0 };
         let linked = if self.hard_link_device.is_some() { HARD_LINK } else { 0 };
-        wire::put_varint(out, changed | linked);
+        let flagged = if self.inode_flags.is_empty() { 0 } else { INODE_FLAGS };
+        wire::put_varint(out, changed | linked | flagged);
         if let Some(device) = self.hard_link_device {
             wire::put_varint(out, device);
+        }
+        if flagged != 0 {
+            wire::put_varint(out, self.inode_flags.bits().into());
         }
         wire::put_varint(out, self.xattrs.len() as u64);
         for (name, value) in &self.xattrs {
@@ -258,14 +270,19 @@ impl TreeEntry {
         let mtime = Time::read(&mut reader)?;
         let ctime = Time::read(&mut reader)?;
         let inode = reader.varint("inode")?;
-        let flags = reader.varint_in("entry flags", 0, CHANGED | HARD_LINK)?;
+        let flags = reader.varint_in("entry flags", 0, CHANGED | HARD_LINK | INODE_FLAGS)?;
         let hard_link_device = match flags & HARD_LINK {
             0 => None,
             _ => Some(reader.varint("device")?),
         };
+        let inode_flags = match flags & INODE_FLAGS {
+            0 => InodeFlags::default(),
+            _ => InodeFlags::read(&mut reader)?,
+        };
         let xattrs = read_xattrs(&mut reader)?;
         let kind = EntryKind::read(number, &mut reader)?;
         reader.finish("entry")?;
+        check_inode_flags(inode_flags, &kind)?;
         let changed_while_read = flags & CHANGED != 0;
         let name = name.to_vec();
         Ok(TreeEntry {
@@ -279,6 +296,7 @@ impl TreeEntry {
             inode,
             changed_while_read,
             hard_link_device,
+            inode_flags,
             xattrs,
         })
     }
@@ -288,8 +306,20 @@ impl TreeEntry {
         in_range("mode", self.mode.into(), 0, MODE_MAX.into())?;
         self.mtime.check()?;
         self.ctime.check()?;
+        check_inode_flags(self.inode_flags, &self.kind)?;
         check_xattrs(&self.xattrs)?;
         self.kind.check()
+    }
+}
+
+fn check_inode_flags(flags: InodeFlags, kind: &EntryKind) -> Result<(), Error> {
+    match flags.is_empty() || kind.may_have_inode_flags() {
+        true => Ok(()),
+        // Another kind has none that could be set.
+        false => Err(Error::Unknown {
+            field: "inode flags",
+            found: flags.bits().into(),
+        }),
     }
 }
 

@@ -10,7 +10,7 @@ use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
-use ibid_format::tree::{self, EntryKind, Time, TreeEntry};
+use ibid_format::tree::{self, EntryKind, InodeFlags, Time, TreeEntry};
 use ibid_format::wire::Reader;
 use ibid_format::{ChunkId, Error, FileKind, Keys, NameFault, SealKind, pack};
 
@@ -26,6 +26,7 @@ fn entry(name: &[u8]) -> TreeEntry {
         inode: 1,
         changed_while_read: false,
         hard_link_device: None,
+        inode_flags: InodeFlags::default(),
         xattrs: Vec::new(),
     }
 }
@@ -81,7 +82,7 @@ fn entries_beyond_the_rules() {
     );
     assert!(matches!(with(5, 0x7f), Error::OutOfRange { field: "mode", .. }));
     assert!(matches!(
-        with(13, 4),
+        with(13, 8),
         Error::OutOfRange {
             field: "entry flags",
             ..
@@ -145,6 +146,77 @@ fn entries_beyond_the_rules() {
         ..entry(b"n")
     };
     assert!(target.encode(&mut out).is_err());
+}
+
+#[test]
+fn inode_flags_that_are_not_kept_or_belong_to_nothing() {
+    let unknown = |found| Error::Unknown {
+        field: "inode flags",
+        found,
+    };
+    let folder = TreeEntry {
+        kind: EntryKind::Directory(Content::empty()),
+        inode_flags: InodeFlags::IMMUTABLE,
+        ..entry(b"n")
+    };
+    let mut bytes = encoded(&folder);
+    // Before it: length, type, name (2), mode (2), uid, gid, mtime (2), ctime (2), inode, flags
+    assert_eq!((bytes[13], bytes[14]), (4, 0x10));
+    for bits in 0..=0x7fu8 {
+        bytes[14] = bits;
+        match InodeFlags::of(bits.into()) {
+            flags if flags.bits() == u32::from(bits) && bits > 0 => {
+                let (read, _) = TreeEntry::decode_prefix(&bytes).unwrap().unwrap();
+                assert_eq!(read.inode_flags, flags);
+            }
+            _ => assert_eq!(decode_entry(&bytes), unknown(bits.into())),
+        }
+    }
+    // Extents, data in the inode, names without case, and beyond 32 bits.
+    for bits in [1u64 << 19, 1 << 28, 1 << 30, 1 << 32] {
+        let mut varint = Vec::new();
+        ibid_format::wire::put_varint(&mut varint, bits);
+        let mut longer = [&bytes[..14], &varint, &bytes[15..]].concat();
+        longer[0] += varint.len() as u8 - 1;
+        let error = decode_entry(&longer);
+        let is_too_much = matches!(
+            error,
+            Error::OutOfRange {
+                field: "inode flags",
+                ..
+            }
+        );
+        assert!(
+            error == unknown(bits) || bits > u32::MAX.into() && is_too_much,
+            "{error}"
+        );
+    }
+    // A FIFO has none, written or read.
+    let pipe = TreeEntry {
+        kind: EntryKind::Fifo,
+        ..folder.clone()
+    };
+    let mut out = Vec::new();
+    assert_eq!(pipe.encode(&mut out), Err(unknown(0x10)));
+    assert!(out.is_empty());
+    let mut bytes = encoded(&folder);
+    let content = bytes.len() - 3;
+    bytes.truncate(content);
+    (bytes[0], bytes[1]) = (bytes[0] - 3, 3);
+    assert_eq!(decode_entry(&bytes), unknown(0x10));
+    // Without flags, nothing is added.
+    let plain = TreeEntry {
+        inode_flags: InodeFlags::default(),
+        ..folder
+    };
+    assert_eq!(
+        encoded(&plain).len() + 1,
+        encoded(&TreeEntry {
+            inode_flags: InodeFlags::IMMUTABLE,
+            ..plain
+        })
+        .len()
+    );
 }
 
 #[test]

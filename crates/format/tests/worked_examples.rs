@@ -14,7 +14,7 @@ use ibid_format::prune_log::{Batch, Entry};
 use ibid_format::session::{Process, Session};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::snapshot::{self, Snapshot, SnapshotTotals};
-use ibid_format::tree::{EntryKind, Time, TreeEntry};
+use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 use ibid_format::wire::{self, Reader};
 use ibid_format::{ChunkId, FileId, FileKind, Keys, MasterKey, SEAL_OVERHEAD, SealKind, padme};
 
@@ -402,7 +402,7 @@ fn contents() {
     }
 }
 
-fn entries() -> [TreeEntry; 3] {
+fn entries() -> [TreeEntry; 4] {
     let entry = |name: &[u8], mode, kind| TreeEntry {
         name: name.to_vec(),
         kind,
@@ -417,6 +417,7 @@ fn entries() -> [TreeEntry; 3] {
         inode: 4711,
         changed_while_read: false,
         hard_link_device: None,
+        inode_flags: InodeFlags::default(),
         xattrs: Vec::new(),
     };
     let mut disk = entry(b"disk.img", 0o644, EntryKind::File(sparse()));
@@ -425,7 +426,9 @@ fn entries() -> [TreeEntry; 3] {
     disk.xattrs = vec![(b"user.a".to_vec(), b"1".to_vec()), (b"user.b".to_vec(), Vec::new())];
     let link = entry(b"latest", 0o777, EntryKind::Symlink(b"disk.img".to_vec()));
     let null = entry(b"null", 0o666, EntryKind::CharDevice { major: 1, minor: 3 });
-    [disk, link, null]
+    let mut vault = entry(b"vault", 0o755, EntryKind::Directory(Content::empty()));
+    vault.inode_flags = InodeFlags::of(0x50);
+    [disk, link, null, vault]
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::ingest::{CopySource, Derived, MissingChunks, is_wanted, length_max};
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::similar::SketchesOfFrames;
-use crate::snapshots::next_sequence;
+use crate::snapshots::{first_id, next_sequence, order};
 use crate::tree::Reach;
 use crate::{
     BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
@@ -364,16 +364,6 @@ impl Copying<'_> {
 fn is_of_reading(error: &Error) -> bool {
     let is_of_writing = |error: &StorageError| !matches!(error.operation(), Operation::Get | Operation::ReadAt);
     error.is_fault() && !matches!(error, Error::Storage(error) if is_of_writing(error))
-}
-
-/// Returns what snapshots are ordered by.
-fn order(info: &SnapshotInfo) -> (u64, ibid_format::tree::Time, FileId) {
-    (info.snapshot.sequence, info.snapshot.time, info.id)
-}
-
-/// Returns the id of the first of the snapshots that this one was made from: its own if it is that.
-fn first_id(info: &SnapshotInfo) -> FileId {
-    info.snapshot.original.unwrap_or(info.id)
 }
 
 /// Returns whether two snapshots of two repositories have the same files.

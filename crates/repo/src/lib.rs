@@ -82,7 +82,7 @@ pub use ibid_format::checkpoint::Checkpoint;
 pub use ibid_format::session::{Process, Session};
 pub use ibid_format::slot::{Argon2Cost, Note as KeyNote};
 pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
-pub use ibid_format::tree::{EntryKind, Time, TreeEntry};
+pub use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
 pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
 pub use ingest::{

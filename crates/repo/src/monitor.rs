@@ -89,7 +89,7 @@ pub enum Warning {
         error: crate::Error,
     },
     /// Packs are missing, cut short or unreadable. A backup goes on without them, and stores again what the
-    /// files still have of them.
+    /// files still have of them. A prune goes on with the others.
     LostPacks {
         /// Packs that index files list, and that are not there.
         missing: u64,
@@ -97,6 +97,8 @@ pub enum Warning {
         cut: u64,
         /// Packs that no index file lists, and whose own directories can't be read.
         unreadable: u64,
+        /// Paths of these packs in the repository: the first ten.
+        named: Vec<String>,
     },
     /// A damaged index or sketches file was replaced: what it said is in another file now, and it was deleted.
     Replaced {

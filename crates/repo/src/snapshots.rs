@@ -101,6 +101,17 @@ impl SnapshotFilter {
     }
 }
 
+/// Returns what snapshots are ordered by. One that was made from another, and has its place, comes after it.
+pub(crate) fn order(info: &SnapshotInfo) -> (u64, Time, bool, FileId) {
+    let snapshot = &info.snapshot;
+    (snapshot.sequence, snapshot.time, snapshot.original.is_some(), info.id)
+}
+
+/// Returns the id of the first of the snapshots that this one was made from: its own if it is that.
+pub(crate) fn first_id(info: &SnapshotInfo) -> FileId {
+    info.snapshot.original.unwrap_or(info.id)
+}
+
 /// Returns the place of a new snapshot in the order of these, which are in order: after all of them or, if
 /// its time was set, after those of its time and before.
 pub(crate) fn next_sequence(snapshots: &[SnapshotInfo], set_time: Option<Time>) -> u64 {
@@ -176,7 +187,7 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
-        found.sort_by_key(|info| (info.snapshot.sequence, info.snapshot.time, info.id));
+        found.sort_by_key(order);
         Ok(found)
     }
 

@@ -10,6 +10,7 @@ use ibid_repo::{BackupOptions, ReadData, Repository, Stream};
 use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 use support::crash::{PLACE, restores};
+use support::hooked::{Hooked, Hooks};
 use support::{Contents, Folder, Random, contents, noise, options, quick};
 
 /// Returns four trees that share half of their contents.
@@ -181,34 +182,17 @@ struct Meddled {
     meddle: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Storage for Meddled {
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
-        self.inner.put(name, parts)
+impl Hooks for Meddled {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
-        self.inner.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, Error> {
-        self.inner.size(name)
-    }
+
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         self.inner.list(folder, each)?;
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
             (self.meddle)();
         }
         Ok(())
-    }
-    fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), Error> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 
@@ -223,7 +207,7 @@ fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
         let trees = Arc::new(trees(200_000));
         let open = |storage: Arc<dyn Storage>| Repository::open(storage, Some(b"secret")).unwrap();
         support::backup(&open(memory.clone()), trees[0].0.path());
-        let place = Arc::new(Meddled {
+        let place = Arc::new(Hooked(Meddled {
             inner: memory.clone(),
             left: AtomicI64::new(i64::MAX),
             meddle: Box::new({
@@ -232,7 +216,7 @@ fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
                     support::backup(&open(memory.clone()), trees[1].0.path());
                 }
             }),
-        });
+        }));
         let repository = open(place.clone());
         place.left.store(step, Ordering::Relaxed);
         let report = repository.check(ReadData::All).unwrap();

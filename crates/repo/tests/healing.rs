@@ -44,8 +44,9 @@ fn a_backup_says_that_packs_are_missing_and_what_it_stored_again() {
                 Warning::LostPacks {
                     missing: 1,
                     cut: 0,
-                    unreadable: 0
-                }
+                    unreadable: 0,
+                    named,
+                } if *named == [pack.to_string()]
             )
         };
         assert_eq!(heard.iter().filter(|warning| told(warning)).count(), 1, "{heard:?}");
@@ -78,7 +79,8 @@ fn a_backup_says_that_packs_are_cut_short_or_unreadable() {
             [Warning::LostPacks {
                 missing: 0,
                 cut: 1,
-                unreadable: 0
+                unreadable: 0,
+                ..
             }]
         ),
         "{heard:?}"
@@ -96,7 +98,8 @@ fn a_backup_says_that_packs_are_cut_short_or_unreadable() {
             Warning::LostPacks {
                 missing: 0,
                 cut: 0,
-                unreadable: 1
+                unreadable: 1,
+                ..
             }
         )
     };

@@ -13,10 +13,11 @@ use ibid_format::frame::{self, Compression, FrameEncoder};
 use ibid_format::pack::{self, PackKind};
 use ibid_format::slot::Slot;
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
-use ibid_format::tree::{EntryKind, Time, TreeEntry};
+use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_repo::{Error, Overwrite, Repository, RestoreOptions, RestoreSummary};
 use ibid_storage::{Memory, Name, Storage};
+use support::inode_flags::{Unlocks, flags_in};
 use support::{Random, quick, scratch};
 
 /// An attacker who has the password and makes snapshots by hand.
@@ -163,6 +164,7 @@ fn entry(name: &[u8], kind: EntryKind) -> TreeEntry {
         inode: 7,
         changed_while_read: false,
         hard_link_device: None,
+        inode_flags: Default::default(),
         xattrs: vec![(b"user.hostile".to_vec(), b"1".to_vec())],
     }
 }
@@ -598,4 +600,53 @@ fn a_folder_that_becomes_a_link_under_way_is_not_followed() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(before, after, "something outside the destination has changed");
     });
+}
+
+/// Flags that forbid changes are set once there is nothing left to change, wherever the file system has them.
+#[test]
+fn folders_that_say_they_are_immutable_are_restored_with_all_that_is_in_them() {
+    let locks = [
+        InodeFlags::IMMUTABLE,
+        InodeFlags::APPEND_ONLY,
+        InodeFlags::LOCKS,
+        InodeFlags::ALL,
+    ];
+    for (flags, overwrite) in locks.into_iter().zip(ALL) {
+        let outside = Outside::new();
+        let _unlocks = Unlocks(outside.folder.path().to_owned());
+        let mut forger = Forger::new();
+        let flagged = |entry: TreeEntry| TreeEntry {
+            inode_flags: flags,
+            ..entry
+        };
+        let linked = |name: &[u8], forger: &mut Forger| TreeEntry {
+            hard_link_device: Some(1),
+            ..entry(name, forger.file("linked"))
+        };
+        let one = flagged(entry(b"one", forger.file("one")));
+        let first = flagged(linked(b"two", &mut forger));
+        let deepest = flagged(entry(b"deepest", forger.directory(&[one, first])));
+        let second = flagged(linked(b"second", &mut forger));
+        let link = entry(b"symlink", EntryKind::Symlink(b"deepest/one".to_vec()));
+        let deep = flagged(entry(b"deep", forger.directory(&[deepest, second, link])));
+        let last = flagged(linked(b"last", &mut forger));
+        let (repository, _) = forger.finish(&[deep, last]);
+        let summary = outside.restore(&repository, overwrite).unwrap();
+        assert_eq!((summary.failed, summary.files, summary.verified), (0, 4, 4), "{flags}");
+        let at = |name: &str| outside.dest().join(name);
+        assert_eq!(std::fs::read(at("deep/deepest/one")).unwrap(), b"one");
+        for name in ["deep/deepest/two", "deep/second", "last"] {
+            assert_eq!(std::fs::read(at(name)).unwrap(), b"linked");
+            assert_eq!(at(name).metadata().unwrap().nlink(), 3, "{flags}");
+        }
+        assert_eq!(std::fs::read(at("deep/symlink")).unwrap(), b"one");
+        let can = flags_in(outside.folder.path()).and(flags).and(InodeFlags::LOCKS);
+        for name in ["deep", "deep/deepest", "deep/deepest/one", "last"] {
+            assert_eq!(
+                support::inode_flags::flags(&at(name)).and(InodeFlags::LOCKS),
+                can,
+                "{name}: {flags}"
+            );
+        }
+    }
 }

@@ -10,6 +10,7 @@ use ibid_format::{FileId, Keys};
 use ibid_repo::{Error, KeyOptions, ReadData, Repository};
 use ibid_storage::{Memory, Name, Storage};
 use support::damage::{image, kind, storage};
+use support::hooked::{Hooked, Hooks};
 use support::quick;
 
 const DEAR: Argon2Cost = Argon2Cost {
@@ -209,7 +210,11 @@ fn a_password_that_opens_already_is_not_added_again() {
 /// Storage that damages every key slot stored in it.
 struct Rotten(Arc<Memory>);
 
-impl Storage for Rotten {
+impl Hooks for Rotten {
+    fn inner(&self) -> &dyn Storage {
+        self.0.as_ref()
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
         let mut bytes = parts.concat();
         if kind(name) == "keys" {
@@ -217,34 +222,13 @@ impl Storage for Rotten {
         }
         self.0.put(name, &[&bytes])
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
-        self.0.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
-        self.0.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
-        self.0.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
-        self.0.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.0.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.0.delete(name)
-    }
-    fn location(&self) -> String {
-        self.0.location()
-    }
 }
 
 #[test]
 fn no_key_goes_before_the_new_one_has_opened() {
     let (storage, _) = made();
     let before = image(storage.as_ref());
-    let repository = Repository::open(Arc::new(Rotten(storage.clone())), Some(b"first")).unwrap();
+    let repository = Repository::open(Arc::new(Hooked(Rotten(storage.clone()))), Some(b"first")).unwrap();
     let change = repository
         .change_password(b"first", b"changed", &KeyOptions::default().cost(cheap()))
         .unwrap_err();
@@ -255,7 +239,7 @@ fn no_key_goes_before_the_new_one_has_opened() {
     assert!(matches!(add, Error::KeyNotStored { .. }), "{add}");
     assert!(before == image(storage.as_ref()), "what does not open does not stay");
     let empty = Arc::new(Memory::new());
-    let init = Repository::init(Arc::new(Rotten(empty.clone())), Some(b"first"), &quick()).unwrap_err();
+    let init = Repository::init(Arc::new(Hooked(Rotten(empty.clone()))), Some(b"first"), &quick()).unwrap_err();
     assert!(matches!(init, Error::KeyNotStored { .. }), "{init}");
     assert!(image(empty.as_ref()).is_empty(), "no repository without a key");
 }

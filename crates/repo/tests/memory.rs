@@ -11,6 +11,7 @@ use std::time::Duration;
 use ibid_repo::{MEMORY_DEFAULT, MEMORY_MIN, Monitor, ReadData, Repository, RestoreOptions, Similarity, Warning};
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error, Local, Memory, Name, Operation, Storage};
+use support::hooked::{Hooked, Hooks};
 use support::{Folder, noise, options, quick};
 
 /// Memory of the program beside the budget: code, stacks, the allocator's overhead.
@@ -37,33 +38,16 @@ fn is_within(peak: u64, budget: u64) {
 /// Storage that drops packs, slowly.
 struct Slow(Flaky<Memory>);
 
-impl Storage for Slow {
+impl Hooks for Slow {
+    fn inner(&self) -> &dyn Storage {
+        &self.0
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         match name.as_str().starts_with("packs/") {
             true => self.0.put(name, &[]),
             false => self.0.put(name, parts),
         }
-    }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
-        self.0.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        self.0.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, Error> {
-        self.0.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
-        self.0.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.0.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), Error> {
-        self.0.delete(name)
-    }
-    fn location(&self) -> String {
-        self.0.location()
     }
 }
 
@@ -75,7 +59,7 @@ fn large_files_that_wait_for_a_slow_place() {
     }
     let slow = Flaky::new(Memory::new());
     slow.delay(Operation::Put, Duration::from_millis(300));
-    let repository = Repository::init(Arc::new(Slow(slow)), Some(b"secret"), &quick()).unwrap();
+    let repository = Repository::init(Arc::new(Hooked(Slow(slow))), Some(b"secret"), &quick()).unwrap();
     let options = options(folder.path()).threads(Some(16));
     let peak = peak(|| {
         repository.backup(&options).unwrap();

@@ -12,6 +12,7 @@ use ibid_repo::{
 };
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
+use support::hooked::{Hooked, Hooks};
 use support::{Contents, Folder, Random, backup, contents, noise, options, quick, repository, scratch};
 
 /// Returns options of a repository of small chunks, frames and packs.
@@ -431,14 +432,14 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(inner: Arc<Memory>, operation: Operation, folder: &'static str) -> Arc<Gate> {
-        Arc::new(Gate {
+    fn new(inner: Arc<Memory>, operation: Operation, folder: &'static str) -> Arc<Hooked<Gate>> {
+        Arc::new(Hooked(Gate {
             inner,
             at: (operation, folder),
             arrived: Barrier::new(2),
             released: Barrier::new(2),
             is_open: AtomicBool::new(false),
-        })
+        }))
     }
 
     fn wait(&self, operation: Operation, is_in: impl Fn(&str) -> bool) {
@@ -450,20 +451,16 @@ impl Gate {
     }
 }
 
-impl Storage for Gate {
+impl Hooks for Gate {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
         self.wait(Operation::Put, |folder| name.is_in(folder));
         self.inner.put(name, parts)
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
-        self.inner.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
-        self.inner.size(name)
-    }
+
     /// What is stored meanwhile is not listed, nor what is deleted.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
         let mut found = Vec::new();
@@ -472,15 +469,6 @@ impl Storage for Gate {
         found.retain(|(name, _)| self.inner.size(name).is_ok());
         found.into_iter().for_each(|(name, size)| each(name, size));
         Ok(())
-    }
-    fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 

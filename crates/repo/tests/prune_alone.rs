@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ibid_repo::{Error, FileId, Limit, Monitor, PruneOptions, ReadData, Repository, Warning};
 use ibid_storage::{Memory, Name, Storage};
 use support::deltas::Writer;
+use support::hooked::{Hooked, Hooks};
 use support::{Folder, backup, noise, quick};
 
 /// A network folder as another machine sees it: sessions are not listed for a while.
@@ -22,13 +23,13 @@ struct NetworkFolder {
 }
 
 impl NetworkFolder {
-    fn new(is_network: bool, hidden: Duration) -> Arc<NetworkFolder> {
-        Arc::new(NetworkFolder {
+    fn new(is_network: bool, hidden: Duration) -> Arc<Hooked<NetworkFolder>> {
+        Arc::new(Hooked(NetworkFolder {
             inner: Memory::new(),
             is_network,
             hidden,
             stored: Mutex::default(),
-        })
+        }))
     }
 
     /// Stores a session of another machine.
@@ -50,20 +51,16 @@ impl NetworkFolder {
     }
 }
 
-impl Storage for NetworkFolder {
+impl Hooks for NetworkFolder {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
         self.stored.lock().unwrap().insert(name.to_string(), Instant::now());
         self.inner.put(name, parts)
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, ibid_storage::Error> {
-        self.inner.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, ibid_storage::Error> {
-        self.inner.size(name)
-    }
+
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), ibid_storage::Error> {
         self.inner.list(folder, &mut |name, size| {
             let stored = self.stored.lock().unwrap().get(name.as_str()).copied();
@@ -73,25 +70,18 @@ impl Storage for NetworkFolder {
             }
         })
     }
-    fn settle(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), ibid_storage::Error> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
-    }
+
     fn folder(&self) -> Option<PathBuf> {
         Some(PathBuf::from("/nowhere"))
     }
+
     fn is_remote(&self) -> bool {
         self.is_network
     }
 }
 
 /// Returns a repository with something to free.
-fn with_garbage(storage: &Arc<NetworkFolder>) -> Repository {
+fn with_garbage(storage: &Arc<Hooked<NetworkFolder>>) -> Repository {
     let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
     let folder = Folder::scratch();
     folder.write("stays", &noise(1, 100_000));

@@ -4,7 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use ibid_repo::{Excludes, ReadData, Repository, RestoreOptions, RewriteOptions, SnapshotInfo};
+use ibid_repo::{
+    Excludes, FileId, GroupBy, KeepPolicy, PolicyGroup, ReadData, Repository, RestoreOptions, RewriteOptions,
+    SnapshotInfo,
+};
 use ibid_storage::{Memory, Name, Storage};
 use support::{Folder, backup, contents, noise, quick, same_tree, scratch};
 
@@ -59,6 +62,28 @@ fn what_is_left_out_is_gone_and_everything_else_is_as_it_was() {
     std::fs::remove_file(whole.join("hard link")).unwrap();
     std::fs::remove_file(part.join("hard link")).unwrap();
     same_tree(&whole, &part);
+}
+
+#[test]
+fn the_new_one_is_the_latest_and_rules_count_both_as_one() {
+    let repository = support::repository();
+    let folder = Folder::scratch();
+    folder.write("keep", b"keep");
+    for round in 0..8 {
+        folder.write("secret", &noise(round, 1000));
+        let old = backup(&repository, folder.path()).id.unwrap();
+        let info = repository.snapshot("latest").unwrap();
+        assert_eq!(info.id, old);
+        let new = repository.rewrite(&info, &without(&["secret"])).unwrap().id.unwrap();
+        assert_eq!(repository.snapshot("latest").unwrap().id, new);
+        assert_eq!(repository.snapshot("latest~1").unwrap().id, old);
+    }
+    let all = repository.snapshots().unwrap();
+    let groups = KeepPolicy::default().last(3).apply(all.clone(), GroupBy::default());
+    let forgotten = PolicyGroup::ids_forgotten(&groups);
+    let expected: Vec<FileId> = all[..10].iter().map(|info| info.id).collect();
+    assert_eq!(forgotten.len(), 10);
+    assert!(expected.iter().all(|id| forgotten.contains(id)), "three pairs stay");
 }
 
 #[test]

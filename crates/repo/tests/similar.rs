@@ -12,6 +12,7 @@ use ibid_repo::{
     StorageError, Warning,
 };
 use ibid_storage::{ErrorKind, Name, Operation};
+use support::hooked::{Hooked, Hooks};
 use support::{noise, options, repository};
 
 /// Returns a version of a file: noise in which some bytes of every 32 KiB differ.
@@ -485,36 +486,24 @@ struct Vanishing {
     times: AtomicU32,
 }
 
-impl Storage for Vanishing {
+impl Hooks for Vanishing {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
         let again = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
         if name.is_in("sketches") && self.times.fetch_update(order, order, again).is_ok() {
             let gone = ErrorKind::NotFound;
-            return Err(StorageError::new(gone, Operation::Get, Some(name), self.location()));
+            return Err(StorageError::new(
+                gone,
+                Operation::Get,
+                Some(name),
+                self.inner.location(),
+            ));
         }
         self.inner.get(name, limit)
-    }
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), StorageError> {
-        self.inner.put(name, parts)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), StorageError> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, StorageError> {
-        self.inner.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), StorageError> {
-        self.inner.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), StorageError> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), StorageError> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 
@@ -530,10 +519,10 @@ fn sketches_that_a_prune_replaces_meanwhile_are_listed_again() {
             back_up(&repository, &file, Similarity::Auto);
         }
         assert!(!names(&storage, "sketches").is_empty());
-        let vanishing = Vanishing {
+        let vanishing = Hooked(Vanishing {
             inner: storage,
             times: AtomicU32::new(times),
-        };
+        });
         let repository = Repository::open(Arc::new(vanishing), Some(b"secret")).unwrap();
         std::fs::write(&file, version(2, LENGTH)).unwrap();
         let summary = back_up(&repository, &file, Similarity::Auto);

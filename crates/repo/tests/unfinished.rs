@@ -11,6 +11,7 @@ use ibid_repo::{
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Memory, Name, Operation, Storage};
 use support::deltas::{Frame, Writer};
+use support::hooked::{Hooked, Hooks};
 use support::{Folder, backup, noise, options, quick};
 
 fn small() -> InitOptions {
@@ -269,7 +270,11 @@ impl Stopping {
     }
 }
 
-impl Storage for Stopping {
+impl Hooks for Stopping {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         self.check()?;
         if name.as_str().starts_with("packs/") {
@@ -285,27 +290,10 @@ impl Storage for Stopping {
         }
         self.inner.put(name, parts)
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
-        self.inner.get(name, limit)
-    }
-    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, Error> {
-        self.inner.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
-        self.inner.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.inner.settle(name)
-    }
+
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.check()?;
         self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 
@@ -323,13 +311,13 @@ fn with_orphans() -> (Arc<Memory>, Repository, Vec<u8>) {
         data[at..at + 16].copy_from_slice(&noise(at as u64, 16));
     }
     folder.write("data", &data);
-    let stopping = Arc::new(Stopping {
+    let stopping = Arc::new(Hooked(Stopping {
         inner: inner.clone(),
         arrived: Barrier::new(2),
         released: Barrier::new(2),
         has_waited: Mutex::new(false),
         is_dead: AtomicBool::new(false),
-    });
+    }));
     let repository = Repository::open(stopping.clone(), Some(b"secret")).unwrap();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| repository.backup(&options(folder.path())));

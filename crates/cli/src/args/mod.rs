@@ -66,7 +66,7 @@ Exit codes:
   0    done
   1    failed
   2    wrong command line
-  3    done, but some files or records were left out; each was named
+  3    done, but some files or records were left out, or packs are damaged; each was named
   4    `check` or `records verify` found faults, or `repair` could not mend all
   5    wrong password, or no password
   6    `records`: no such key, version or namespace

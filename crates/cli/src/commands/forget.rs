@@ -51,7 +51,7 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         false => None,
     };
     print::forgotten(&mut context.out, opened.about, &forgotten, pruned.as_ref())?;
-    Ok(Outcome::Done)
+    Ok(pruned.map_or(Outcome::Done, |summary| prune::outcome(&summary.estimate)))
 }
 
 /// Returns the snapshots that were named, as one group of which nothing is kept.

@@ -1,6 +1,6 @@
 //! `ibid prune`.
 
-use ibid_repo::{FileId, PruneOptions, PruneSummary};
+use ibid_repo::{FileId, PruneEstimate, PruneOptions, PruneSummary};
 
 use super::open::{Context, Opened};
 use super::watch::Watch;
@@ -19,14 +19,22 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
         let estimate = opened.repository.watched_by(&watch.monitor).prune_estimate(&options)?;
         watch.finish();
         print::prune_estimate(&mut context.out, opened.about, &estimate)?;
-        return Ok(Outcome::Done);
+        return Ok(outcome(&estimate));
     }
     options = options
         .give_up_on(given_up(&opened, &args.give_up_on)?)
         .exclusive(args.exclusive);
     let summary = prune(context, &opened, &options)?;
     print::pruned(&mut context.out, opened.about, &summary)?;
-    Ok(Outcome::Done)
+    Ok(outcome(&summary.estimate))
+}
+
+/// Returns how a prune ends that found this: as a backup, if packs are damaged.
+pub(crate) fn outcome(estimate: &PruneEstimate) -> Outcome {
+    match estimate.lost_packs {
+        0 => Outcome::Done,
+        _ => Outcome::Partial,
+    }
 }
 
 /// Returns how `forget --prune` prunes.

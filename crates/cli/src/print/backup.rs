@@ -204,7 +204,7 @@ fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
         ))?;
     }
     if summary.attributes_lost > 0 {
-        let attributes = counted(summary.attributes_lost, "extended attribute", "extended attributes");
+        let attributes = counted(summary.attributes_lost, "attribute", "attributes");
         out.line(format!("  {attributes} could not be stored (named above)"))?;
     }
     if summary.healed_chunks > 0 {

@@ -180,6 +180,9 @@ fn attributes(old: &TreeEntry, new: &TreeEntry) -> String {
             false => format!("  {before} → {after}"),
         };
     }
+    if old.inode_flags != new.inode_flags {
+        text += &format!("  flags +{} → +{}", old.inode_flags, new.inode_flags);
+    }
     if old.xattrs != new.xattrs {
         text += "  extended attributes";
     }

@@ -133,6 +133,8 @@ pub(crate) struct JsonEntry {
     target_bytes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<[u32; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inode_flags: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     changed_while_read: bool,
 }
@@ -160,6 +162,7 @@ impl JsonEntry {
             target,
             target_bytes,
             device,
+            inode_flags: (!entry.inode_flags.is_empty()).then(|| entry.inode_flags.to_string()),
             changed_while_read: entry.changed_while_read,
         }
     }

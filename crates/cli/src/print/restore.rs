@@ -25,6 +25,7 @@ struct JsonRestore<'a> {
     damaged: u64,
     verified: Option<u64>,
     owners_lost: u64,
+    inode_flags_lost: u64,
     duration_ms: u64,
     problems: Vec<JsonProblem<'a>>,
 }
@@ -73,6 +74,7 @@ pub(crate) fn restore(
             damaged: summary.damaged,
             verified: asked.verify.then_some(summary.verified),
             owners_lost: summary.owners_lost,
+            inode_flags_lost: summary.inode_flags_lost,
             duration_ms: asked.duration_ms,
             problems: json_problems(problems),
         };
@@ -127,6 +129,16 @@ fn text(out: &mut Out, info: &SnapshotInfo, asked: Asked, summary: &RestoreSumma
                 1 => "1 file or folder belongs to".to_owned(),
                 more => format!("{} files and folders belong to", count(more)),
             }
+        ))?;
+    }
+    if summary.inode_flags_lost > 0 {
+        let lack = match summary.inode_flags_lost {
+            1 => "1 file or folder lacks".to_owned(),
+            more => format!("{} files and folders lack", count(more)),
+        };
+        out.line(format!(
+            "  flags     {lack} inode flags (chattr): only root can set some of them, and this file system may not \
+             have others"
         ))?;
     }
     if summary.damaged > 0 {

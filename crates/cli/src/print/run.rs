@@ -159,7 +159,6 @@ fn time(time: SystemTime) -> Time {
 /// Returns in one line what a command did, by the document that it prints with --json.
 fn summary(command: &str, document: &Value) -> String {
     let number = |name: &str| document[name].as_u64().unwrap_or_default();
-    let length = |name: &str| document[name].as_array().map_or(0, |list| list.len() as u64);
     match command {
         "backup" => backup(document),
         "forget" => format!(
@@ -167,14 +166,7 @@ fn summary(command: &str, document: &Value) -> String {
             counted(number("forgotten"), "snapshot", "snapshots"),
             number("kept")
         ),
-        "prune" => {
-            let waits = match length("waiting") {
-                0 => String::new(),
-                sessions => format!("; waiting for {}", counted(sessions, "session", "sessions")),
-            };
-            let (freed, stored) = (size(number("freed_bytes")), size(number("stored_bytes")));
-            format!("{freed} freed, {stored} stored{waits}")
-        }
+        "prune" => prune(&document["done"]),
         _ => {
             let found = match number("faults_total") {
                 0 => "no faults".to_owned(),
@@ -197,6 +189,23 @@ fn summary(command: &str, document: &Value) -> String {
     }
 }
 
+fn prune(done: &Value) -> String {
+    let number = |name: &str| done[name].as_u64().unwrap_or_default();
+    let (freed, stored) = (size(number("freed_bytes")), size(number("stored_bytes")));
+    let waits = match done["waiting"].as_array().map_or(0, |list| list.len() as u64) {
+        0 => String::new(),
+        sessions => format!("; waiting for {}", counted(sessions, "session", "sessions")),
+    };
+    let lost = match number("lost_packs") {
+        0 => String::new(),
+        lost => format!(
+            "; {} of the repository not whole (see above)",
+            counted(lost, "pack", "packs")
+        ),
+    };
+    format!("{freed} freed, {stored} stored{waits}{lost}")
+}
+
 fn backup(document: &Value) -> String {
     let number = |name: &str| document[name].as_u64().unwrap_or_default();
     let files = counted(number("files"), "file", "files");
@@ -211,12 +220,7 @@ fn backup(document: &Value) -> String {
     };
     let flaws = [
         ("unreadable", "file or folder", "files or folders", "could not be read"),
-        (
-            "attributes_lost",
-            "extended attribute",
-            "extended attributes",
-            "could not be stored",
-        ),
+        ("attributes_lost", "attribute", "attributes", "could not be stored"),
         ("lost_packs", "pack", "packs", "of the repository not whole"),
         (
             "damaged_frames",

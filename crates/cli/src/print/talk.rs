@@ -68,7 +68,8 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             missing,
             cut,
             unreadable,
-        } => line(&lost_packs(*missing, *cut, *unreadable)),
+            named,
+        } => line(&lost_packs(verb, [*missing, *cut, *unreadable], named)),
         Warning::Replaced { object } => line(&format!(
             "note: {object} was damaged. What it said is in a new file, and it was deleted"
         )),
@@ -105,18 +106,30 @@ pub(crate) fn not_copied(what: &str, error: &Error) {
     line(&format!("not copied: {what}: {}", with_causes(error)));
 }
 
-/// Returns what a backup says about packs that are not whole.
-fn lost_packs(missing: u64, cut: u64, unreadable: u64) -> String {
-    let states = [(missing, "missing"), (cut, "cut short"), (unreadable, "unreadable")];
-    let states = states.iter().filter(|(packs, _)| *packs > 0);
+/// Returns what is said about packs that are missing, cut short, or unreadable.
+fn lost_packs(verb: Verb, numbers: [u64; 3], named: &[String]) -> String {
+    let states = numbers.iter().zip(["missing", "cut short", "unreadable"]);
+    let states = states.filter(|(packs, _)| **packs > 0);
     let states: Vec<String> = states
         .map(|(packs, state)| format!("{} {state}", count(*packs)))
         .collect();
-    let packs = counted(missing + cut + unreadable, "pack", "packs");
+    let all: u64 = numbers.iter().sum();
+    let packs = counted(all, "pack", "packs");
+    let more = match all - named.len() as u64 {
+        0 => String::new(),
+        more => format!(" and {} more", count(more)),
+    };
+    let then = match verb {
+        Verb::Read => {
+            "What these files still have of the lost data is stored again. \
+             Run `ibid repair` to see what is lost for good"
+        }
+        Verb::Look | Verb::Restore => "`ibid check` says what is affected, and `ibid repair` saves what is left",
+    };
     format!(
-        "warning: {packs} of the repository: {}. What these files still have of the lost data is stored again. \
-         Run `ibid repair` to see what is lost for good",
-        states.join(", ")
+        "warning: {packs} of the repository: {} ({}{more}). {then}",
+        states.join(", "),
+        named.join(", ")
     )
 }
 

@@ -105,8 +105,12 @@ impl<'a> LsPrinter<'a> {
         } else {
             ""
         };
+        let flags = match entry.inode_flags {
+            flags if flags.is_empty() => String::new(),
+            flags => format!("  (chattr +{flags})"),
+        };
         self.out.line(format!(
-            "{}  {user:<8} {group:<8} {size:>10}  {}  {name}{target}{flaw}",
+            "{}  {user:<8} {group:<8} {size:>10}  {}  {name}{target}{flags}{flaw}",
             mode(entry),
             local(entry.mtime)
         ))
@@ -193,6 +197,7 @@ mod tests {
                 inode: 1,
                 changed_while_read: false,
                 hard_link_device: None,
+                inode_flags: Default::default(),
                 xattrs: Vec::new(),
             };
             assert_eq!(mode(&entry), text);

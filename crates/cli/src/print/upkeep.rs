@@ -196,6 +196,7 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
 pub(super) struct JsonEstimate {
     packs: u64,
     pack_bytes: u64,
+    lost_packs: u64,
     needed_bytes: u64,
     base_bytes: u64,
     unused_bytes: u64,
@@ -211,6 +212,7 @@ impl JsonEstimate {
         JsonEstimate {
             packs: estimate.packs,
             pack_bytes: estimate.pack_bytes,
+            lost_packs: estimate.lost_packs,
             needed_bytes: estimate.needed,
             base_bytes: estimate.bases,
             unused_bytes: estimate.unused,
@@ -248,11 +250,22 @@ pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstima
         estimate.packs_repacked
     ))?;
     out.line(format!("would move     {}  read, and written", size(estimate.moved)))?;
-    if estimate.encoded_anew == 0 {
+    if estimate.encoded_anew > 0 {
+        let what = "of chunks, so that their bases can go";
+        out.line(format!("would encode   {}  {what}", size(estimate.encoded_anew)))?;
+    }
+    text_lost(out, estimate)
+}
+
+/// Prints how many packs are damaged.
+fn text_lost(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+    if estimate.lost_packs == 0 {
         return Ok(());
     }
-    let what = "of chunks, so that their bases can go";
-    out.line(format!("would encode   {}  {what}", size(estimate.encoded_anew)))
+    let packs = counted(estimate.lost_packs, "pack is", "packs are");
+    out.line(format!(
+        "{packs} not whole (see above), and only the others are pruned: snapshots may have lost data. Run `ibid repair`"
+    ))
 }
 
 fn text_estimate(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
@@ -288,6 +301,7 @@ struct JsonPrune {
     encoded_anew_bytes: u64,
     files_merged: u64,
     stored_bytes: u64,
+    lost_packs: u64,
     waiting: Vec<JsonWaiting>,
 }
 
@@ -302,6 +316,7 @@ impl JsonPrune {
             encoded_anew_bytes: summary.encoded_anew,
             files_merged: summary.files_merged,
             stored_bytes: summary.stored,
+            lost_packs: summary.estimate.lost_packs,
             waiting: summary.waiting.iter().map(json_waiting).collect(),
         }
     }
@@ -334,6 +349,11 @@ pub(crate) fn pruned(out: &mut Out, about: About, summary: &PruneSummary) -> Res
 }
 
 fn text_pruned(out: &mut Out, summary: &PruneSummary) -> Result<()> {
+    text_freed(out, summary)?;
+    text_lost(out, &summary.estimate)
+}
+
+fn text_freed(out: &mut Out, summary: &PruneSummary) -> Result<()> {
     if summary.packs_deleted == 0 && summary.waiting.is_empty() {
         return out.line(format!("nothing to free; {} stored", size(summary.stored)));
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{CHEAP, Home, Ran, as_somebody, packs, run, signal, wait_until};
+use crate::support::{CHEAP, Home, Ran, as_somebody, noise, packs, run, signal, wait_until};
 use crate::tables::Tables;
 
 /// Writes the config file of a home; `@` in it is the home's path.
@@ -267,6 +267,7 @@ fn a_run_backs_up_forgets_prunes_and_checks() {
     for (line, begin) in lines.iter().zip(begins) {
         assert!(line.starts_with(begin), "{line}\n{begin}");
     }
+    assert!(!lines[2].contains(" 0 B stored"), "{}", lines[2]);
     // The next runs forget by the rules, and prune and check again in a week.
     for _ in 0..3 {
         let ran = ends(&home, 0, &["run", "home", "--json"]);
@@ -316,6 +317,31 @@ fn a_step_is_due_again_when_its_time_has_passed_or_it_failed() {
         let ran = ends(&home, 4, &["run", "home", "--quiet"]);
         assert!(
             ran.out.is_empty() && ran.err.contains("fault: ") && ran.err.contains("home: check: FOUND"),
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+fn a_prune_that_finds_packs_damaged_is_code_3_and_is_made_again() {
+    let home = with_profile();
+    home.write("files/large", noise(300_000, 5));
+    ends(&home, 0, &["run", "home"]);
+    // Not the one that has the folders.
+    let packs = packs(&home).into_iter();
+    let largest = packs.max_by_key(|pack| pack.metadata().unwrap().len()).unwrap();
+    std::fs::remove_file(largest).unwrap();
+    let global = HOME.split("[profile.home.backup]").next().unwrap();
+    write(&home, &format!("{global}[profile.home.prune]\nevery = \"7d\""));
+    std::fs::remove_dir_all(home.path(".local/state/ibid")).unwrap();
+    for _ in 0..2 {
+        let ran = ends(&home, 3, &["run", "home", "--quiet"]);
+        assert!(
+            ran.out.is_empty()
+                && ran.err.contains("1 pack of the repository: 1 missing")
+                && ran
+                    .err
+                    .contains("stored; 1 pack of the repository not whole (see above)"),
             "{ran:?}"
         );
     }

@@ -143,3 +143,52 @@ fn forget_prune_and_sessions_print_the_json_that_is_documented() {
     let sessions = tables.stream("sessions", &json(&["sessions"]));
     assert_eq!(sessions[1]["sessions"], 0);
 }
+
+/// Without it, the lost data would not be noticed until a restore.
+#[test]
+fn a_prune_names_damaged_packs_frees_the_others_and_is_code_3_until_a_repair() {
+    let home = home(4);
+    let before = support::packs(&home);
+    home.write("files/noise", noise(300_000, 99));
+    home.ok(["backup", "files"]);
+    let new = support::packs(&home).into_iter().filter(|pack| !before.contains(pack));
+    let cut = new.max_by_key(|pack| pack.metadata().unwrap().len()).unwrap();
+    let bytes = std::fs::read(&cut).unwrap();
+    std::fs::remove_file(&cut).unwrap();
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let named = cut.strip_prefix(home.path("repo")).unwrap().display();
+    let says = |ran: &support::Ran| {
+        assert_eq!(ran.code, 3, "{ran:?}");
+        let said = format!("1 pack of the repository: 1 cut short ({named}). `ibid check` says");
+        assert_eq!(ran.err.matches(&said).count(), 1, "{ran:?}");
+        assert!(
+            ran.err.contains("`ibid check`") && ran.err.contains("`ibid repair`"),
+            "{ran:?}"
+        );
+    };
+    let ids = home.ids();
+    home.ok(["forget", &ids[2]]);
+    let dry = home.run(["prune", "--dry-run"]);
+    says(&dry);
+    assert!(dry.out.contains("1 pack is not whole (see above)"), "{dry:?}");
+    let ran = home.run(["prune", "--json"]);
+    says(&ran);
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(
+        document["done"]["freed_bytes"].as_u64().unwrap() > 200_000,
+        "{document}"
+    );
+    assert_eq!(document["estimate"]["lost_packs"], 1);
+    assert_eq!(document["done"]["lost_packs"], 1);
+    let ran = home.run(["prune"]);
+    says(&ran);
+    assert!(
+        ran.out.contains("nothing to free") && ran.out.contains("1 pack is not whole (see above)"),
+        "{ran:?}"
+    );
+    says(&home.run(["forget", "--prune", &ids[1]]));
+    assert!(cut.exists(), "it is left to the repair");
+
+    assert_eq!(home.run(["repair"]).code, 4);
+    home.ok(["prune"]);
+}

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
 use crate::support::{CHEAP, Home, as_somebody, noise, packs, run, tree};
 
 #[test]
@@ -313,4 +315,66 @@ fn a_restore_without_rights_says_whose_files_are_whose_now() {
     ));
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["owners_lost"], 6);
+}
+
+/// Gives a file or folder these inode flags of those that are tried here. Returns whether it has them.
+fn set_inode_flags(path: &std::path::Path, flags: IFlags) -> bool {
+    let file = std::fs::File::open(path).unwrap();
+    let Ok(there) = ioctl_getflags(&file) else { return false };
+    let _ = ioctl_setflags(&file, (there - (IFlags::IMMUTABLE | IFlags::NODUMP)) | flags);
+    ioctl_getflags(&file).is_ok_and(|there| there.contains(flags))
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "says what could not be tried here")]
+fn inode_flags_are_shown_restored_and_counted_if_they_can_not_be_set() {
+    let home = Home::bare();
+    let (anna, ben) = (home.path("files/anna.txt"), home.path("files/deep/down/ben.txt"));
+    let both = IFlags::IMMUTABLE | IFlags::NODUMP;
+    if !set_inode_flags(&anna, both) || !set_inode_flags(&ben, IFlags::NODUMP) {
+        eprintln!("not tried: files can't be made immutable here");
+        return;
+    }
+    home.ok(["init", "-q", CHEAP[0], CHEAP[1]]);
+    home.ok(["backup", "-q", "files"]);
+    set_inode_flags(&anna, IFlags::empty());
+    home.ok(["backup", "-q", "files"]);
+    let old = format!("latest~1:{}", home.path("files").display());
+    let listed = home.ok(["ls", "-R", "--long", &old]);
+    assert!(listed.contains("anna.txt  (chattr +id)"), "{listed}");
+    assert!(listed.contains("ben.txt  (chattr +d)"), "{listed}");
+    let json = home.ok(["ls", "-R", "--json", &old]);
+    assert!(json.contains("\"inode_flags\":\"id\""), "{json}");
+    let changes = home.ok(["diff", &old, &home.at("files")]);
+    assert!(changes.contains("flags +id → +"), "{changes}");
+
+    home.ok(["restore", "-q", &old, "root"]);
+    assert!(
+        std::fs::remove_file(home.path("root/anna.txt")).is_err(),
+        "it is immutable"
+    );
+    let again = home.ok(["restore", &old, "root", "--overwrite", "if-changed", "--verify"]);
+    assert!(again.contains("kept      "), "{again}");
+    set_inode_flags(&home.path("root/anna.txt"), IFlags::empty());
+
+    let readable = std::process::Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(home.path("repo"))
+        .status();
+    assert!(readable.unwrap().success());
+    let restore = |to: &str, more: &[&str]| {
+        let arguments = [&["restore", &old, to, "--no-cache"], more].concat();
+        run(&mut as_somebody(&home, &arguments))
+    };
+    let ran = restore("out", &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let said = "  flags     1 file or folder lacks inode flags (chattr): only root can set some of them";
+    assert!(ran.out.contains(said) && ran.err.is_empty(), "{ran:?}");
+    let json: serde_json::Value = serde_json::from_str(&restore("again", &["--json"]).out).unwrap();
+    assert_eq!(json["inode_flags_lost"], 1);
+    let restored = std::fs::File::open(home.path("out/anna.txt")).unwrap();
+    assert!(
+        ioctl_getflags(restored).unwrap().contains(IFlags::NODUMP),
+        "what can be set is"
+    );
 }

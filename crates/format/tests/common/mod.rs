@@ -10,7 +10,7 @@ use ibid_format::pack::{FrameSummary, PackKind, PackSummary};
 use ibid_format::prune_log::{Batch, Entry};
 use ibid_format::session::{Process, Session};
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
-use ibid_format::tree::{EntryKind, Time, TreeEntry};
+use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 use ibid_format::{ChunkId, ChunkPrefix, FileId, Keys, MasterKey, SEAL_OVERHEAD, pack, padme};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -201,7 +201,7 @@ pub(crate) fn entry() -> impl Strategy<Value = TreeEntry> {
         name
     });
     let xattrs = btree_map(vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..40), 0..5);
-    let numbers = (0..=0o7777u32, any::<u32>(), any::<u32>(), any::<u64>());
+    let numbers = (0..=0o7777u32, any::<u32>(), any::<u32>(), any::<u64>(), any::<u32>());
     (
         name,
         kind,
@@ -213,7 +213,20 @@ pub(crate) fn entry() -> impl Strategy<Value = TreeEntry> {
         xattrs,
     )
         .prop_map(
-            |(name, kind, (mode, uid, gid, inode), mtime, ctime, changed_while_read, hard_link_device, xattrs)| {
+            |(
+                name,
+                kind,
+                (mode, uid, gid, inode, flags),
+                mtime,
+                ctime,
+                changed_while_read,
+                hard_link_device,
+                xattrs,
+            )| {
+                let inode_flags = match kind {
+                    EntryKind::File(_) | EntryKind::Directory(_) => InodeFlags::of(flags),
+                    _ => InodeFlags::default(),
+                };
                 TreeEntry {
                     name,
                     kind,
@@ -225,6 +238,7 @@ pub(crate) fn entry() -> impl Strategy<Value = TreeEntry> {
                     inode,
                     changed_while_read,
                     hard_link_device,
+                    inode_flags,
                     xattrs: xattrs.into_iter().collect(),
                 }
             },

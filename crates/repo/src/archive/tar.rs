@@ -1,12 +1,13 @@
 //! Tar archives as POSIX.1-2001 has them: ustar headers, and pax records for what does not fit.
 //!
 //! Extended attributes are records `SCHILY.xattr.NAME`, as GNU tar, bsdtar and star write and read
-//! them. With these records, `tar --xattrs --xattrs-include='*' -xpf` gives all that a restore gives.
+//! them. With these records, `tar --xattrs --xattrs-include='*' -xpf` gives all that a restore gives, but for inode
+//! flags: these are in a record `SCHILY.fflags`, which bsdtar writes and reads, and GNU tar ignores.
 
 use std::io::{Result as IoResult, Write};
 
 use ibid_format::snapshot::Snapshot;
-use ibid_format::tree::{EntryKind, Time, TreeEntry};
+use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 use tar::{Builder, EntryType, Header};
 
 use super::contents::Contents;
@@ -103,6 +104,10 @@ impl<'a> TarWriter<'a> {
             header.set_device_minor(minor)?;
         }
         if first.is_none() {
+            let flags = flag_names(entry.inode_flags);
+            if !flags.is_empty() {
+                records.add("SCHILY.fflags", flags);
+            }
             for (name, value) in &entry.xattrs {
                 records.add(xattr_key(name)?, value.clone());
             }
@@ -170,6 +175,28 @@ fn owners(header: &mut Header, entry: &TreeEntry, snapshot: &Snapshot, records: 
     Ok(())
 }
 
+/// Returns the names that bsdtar has for inode flags. It has none for `x` and `m`.
+fn flag_names(flags: InodeFlags) -> String {
+    const NAMES: [(char, &str); 13] = [
+        ('s', "secdel"),
+        ('u', "undel"),
+        ('S', "sync"),
+        ('D', "dirsync"),
+        ('i', "schg"),
+        ('a', "sappnd"),
+        ('d', "nodump"),
+        ('A', "noatime"),
+        ('c', "compress"),
+        ('j', "journal-data"),
+        ('t', "notail"),
+        ('T', "topdir"),
+        ('C', "nocow"),
+    ];
+    let name = |letter| NAMES.iter().find(|(other, _)| *other == letter).map(|(_, name)| *name);
+    let names: Vec<&str> = flags.each().filter_map(|(letter, _)| name(letter)).collect();
+    names.join(",")
+}
+
 /// Returns the key of an extended attribute. A key ends at the first `=`, so GNU tar and this module
 /// write that, and `%`, as `%3D` and `%25`.
 fn xattr_key(name: &[u8]) -> Result<String, Unwritten> {
@@ -193,6 +220,14 @@ fn decimal(time: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inode_flags_have_the_names_of_bsdtar() {
+        assert_eq!(flag_names(InodeFlags::of(0x50)), "schg,nodump");
+        let all = flag_names(InodeFlags::ALL);
+        assert_eq!(all.split(',').count(), InodeFlags::ALL.each().count() - 2, "{all}");
+        assert_eq!(flag_names(InodeFlags::default()), "");
+    }
 
     #[test]
     fn times_are_decimal_numbers_before_1970_too() {

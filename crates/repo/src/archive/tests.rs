@@ -21,6 +21,7 @@ fn file(name: &str) -> TreeEntry {
         inode: 1,
         changed_while_read: false,
         hard_link_device: None,
+        inode_flags: Default::default(),
         xattrs: Vec::new(),
     }
 }

@@ -11,6 +11,7 @@ use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::session::{OpenSession, SessionEnd};
+use crate::snapshots::order;
 use crate::tree::Reach;
 use crate::{Error, Repository, Result, SnapshotInfo};
 
@@ -67,7 +68,7 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
-        found.sort_by_key(|info| (info.snapshot.sequence, info.snapshot.time, info.id));
+        found.sort_by_key(order);
         Ok(found)
     }
 

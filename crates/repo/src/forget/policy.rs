@@ -1,6 +1,6 @@
 //! Which snapshots a policy keeps, and why.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ibid_format::FileId;
 use ibid_format::tree::Time;
@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
 use crate::options::setters;
+use crate::snapshots::first_id;
 use crate::{Error, Result, SnapshotInfo};
 
 /// Which snapshots are kept. A snapshot is kept if any rule keeps it.
@@ -259,25 +260,32 @@ impl KeepPolicy {
             periods("yearly", self.yearly, |at| (at.year().into(), 0)),
         ];
         let since = self.since(&snapshots, zone, now);
-        let count = snapshots.len();
-        let decide = |(at, info): (usize, SnapshotInfo)| {
-            let mut reasons = Vec::new();
-            if at < self.last as usize {
-                reasons.push("last");
-            }
-            let moment = zoned(info.snapshot.time, zone);
-            for rule in &mut rules {
-                let Some(moment) = moment.as_ref().filter(|_| rule.left > 0) else {
-                    continue;
-                };
-                let key = (rule.key)(moment);
-                // The oldest stays as long as a rule is not used up: it has the longest history.
-                if rule.last != Some(key) || at + 1 == count {
-                    rule.last = Some(key);
-                    rule.left -= 1;
-                    reasons.push(rule.name);
+        let count = snapshots.iter().map(first_id).collect::<HashSet<_>>().len();
+        // A snapshot and those that were made from it, by a rewrite, count as one: all of them are kept, or none.
+        let mut met: HashMap<FileId, Vec<&'static str>> = HashMap::new();
+        let decide = |info: SnapshotInfo| {
+            let at = met.len();
+            let by_time = met.entry(first_id(&info)).or_insert_with(|| {
+                let mut reasons = Vec::new();
+                if at < self.last as usize {
+                    reasons.push("last");
                 }
-            }
+                let moment = zoned(info.snapshot.time, zone);
+                for rule in &mut rules {
+                    let Some(moment) = moment.as_ref().filter(|_| rule.left > 0) else {
+                        continue;
+                    };
+                    let key = (rule.key)(moment);
+                    // The oldest stays as long as a rule is not used up: it has the longest history.
+                    if rule.last != Some(key) || at + 1 == count {
+                        rule.last = Some(key);
+                        rule.left -= 1;
+                        reasons.push(rule.name);
+                    }
+                }
+                reasons
+            });
+            let mut reasons = by_time.clone();
             if since.is_some_and(|since| info.snapshot.time >= since) {
                 reasons.push("within");
             }
@@ -287,7 +295,7 @@ impl KeepPolicy {
             }
             PolicyDecision { info, reasons }
         };
-        snapshots.into_iter().rev().enumerate().map(decide).collect()
+        snapshots.into_iter().rev().map(decide).collect()
     }
 
     /// Returns the time from which all snapshots are kept: before now or, if there is none so new, before the
@@ -365,7 +373,12 @@ mod tests {
             seconds: last - (319 - n) * 6 * 3600,
             nanos: 0,
         };
-        (0..320_i64).map(|n| at((n % 251) as u8, of(n), &[])).collect()
+        let numbered = |n: i64| {
+            let mut info = at((n % 251) as u8, of(n), &[]);
+            info.id = FileId((n as u128).to_be_bytes());
+            info
+        };
+        (0..320).map(numbered).collect()
     }
 
     fn apply(policy: &KeepPolicy, snapshots: Vec<SnapshotInfo>) -> Vec<PolicyDecision> {
@@ -433,6 +446,30 @@ mod tests {
         let policy = KeepPolicy::default().tags(vec![list(&["a", "b"]), list(&["c"])]);
         let kept: Vec<bool> = apply(&policy, snapshots).iter().map(PolicyDecision::is_kept).collect();
         assert_eq!(kept, [true, true, false]);
+    }
+
+    /// Otherwise a rewrite would take the place of an older snapshot, and the day's rule would keep either of two.
+    #[test]
+    fn a_snapshot_and_its_rewrites_count_as_one() {
+        let mut snapshots = history();
+        // As `rewrite` leaves them: the same time and place, after the original.
+        for (copy, of) in [(201, 319), (202, 319), (203, 310), (204, 0)] {
+            let original = snapshots.iter().position(|info| info.id == history()[of].id).unwrap();
+            let mut rewritten = snapshots[original].clone();
+            rewritten.snapshot.original = Some(rewritten.id);
+            rewritten.id = FileId([copy; 16]);
+            snapshots.insert(original + 1, rewritten);
+        }
+        let policy = KeepPolicy::default().last(2).daily(3).yearly(2);
+        let decisions = apply(&policy, snapshots);
+        let alone = apply(&policy, history());
+        for one in &decisions {
+            let first = first_id(&one.info);
+            let same = alone.iter().find(|alone| alone.info.id == first).unwrap();
+            assert_eq!(one.reasons, same.reasons);
+        }
+        assert_eq!(decisions.len(), 324);
+        assert_eq!(decisions.iter().filter(|one| one.is_kept()).count(), 5 + 3);
     }
 
     #[test]

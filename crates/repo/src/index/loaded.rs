@@ -5,11 +5,11 @@ use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
 
 use super::lookup::Index;
-use crate::Result;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
+use crate::{Monitor, Result, Warning};
 
 /// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
@@ -59,12 +59,37 @@ impl View {
     }
 }
 
-/// Numbers of packs that are not whole.
-#[derive(Clone, Copy, Debug)]
+/// Packs that are not whole.
+#[derive(Clone, Debug)]
 pub(crate) struct LostPacks {
     pub(crate) missing: u64,
     pub(crate) cut: u64,
     pub(crate) unreadable: u64,
+    /// The names of the first of them.
+    named: Vec<Name>,
+}
+
+impl LostPacks {
+    /// Names that a message has at most.
+    const NAMED_MAX: usize = 10;
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.missing + self.cut + self.unreadable
+    }
+
+    /// Tells of them, if there are any.
+    pub(crate) fn tell(self, monitor: &Monitor) {
+        if self.count() == 0 {
+            return;
+        }
+        monitor.warn(Warning::LostPacks {
+            missing: self.missing,
+            cut: self.cut,
+            unreadable: self.unreadable,
+            named: self.named.iter().map(Name::to_string).collect(),
+        });
+    }
 }
 
 /// A file of the repository that can't be read.
@@ -134,16 +159,19 @@ impl LoadedIndex {
         self.missing.push(pack);
     }
 
-    /// Returns the numbers of packs that are missing, cut short, and unreadable. Those that a repair has
-    /// dealt with do not count.
+    /// Returns the packs that are missing, cut short, and unreadable. Those that a repair has dealt with do not
+    /// count.
     pub(crate) fn lost_packs(&self) -> LostPacks {
-        let unreadable = self.damaged.iter().filter(|file| file.is_pack()).count();
+        let unreadable = self.damaged.iter().filter(|file| file.is_pack());
         let missing = self.missing.iter().filter(|pack| !pack.is_set_aside);
         let cut = missing.clone().filter(|pack| pack.found.is_some()).count();
+        let names = missing.clone().map(|pack| name_in(folder::PACKS, pack.id));
+        let names = names.chain(unreadable.clone().map(|file| file.name.clone()));
         LostPacks {
             missing: (missing.count() - cut) as u64,
             cut: cut as u64,
-            unreadable: unreadable as u64,
+            unreadable: unreadable.count() as u64,
+            named: names.take(LostPacks::NAMED_MAX).collect(),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, find_base};
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;
-pub(crate) use loaded::{DamagedFile, LoadedIndex, LostPacks, MissingPack, View};
+pub(crate) use loaded::{DamagedFile, LoadedIndex, MissingPack, View};
 pub(crate) use lookup::Index;
 pub(crate) use number_set::NumberSet;
 pub(crate) use run::{EntryOrder, Merge, Merged, Run, RunWriter, Sorter};

@@ -14,9 +14,9 @@ use super::limits::Limits;
 use super::options::{BackupOptions, Compression, REMOTE_READS, Similarity};
 use super::sampling::Sampling;
 use super::summary::BackupSummary;
-use crate::index::{LoadedIndex, LostPacks};
+use crate::index::LoadedIndex;
 use crate::read::ChunkReader;
-use crate::source::{Filter, XattrFault};
+use crate::source::{AttributeFault, Filter};
 use crate::{Error, Monitor, Repository, Warning, clock};
 
 /// State shared by the threads of one backup.
@@ -168,20 +168,9 @@ impl<'a> Job<'a> {
 
     /// Reports the packs that are missing, cut short or unreadable, if there are any.
     pub(crate) fn report_lost_packs(&self) {
-        let LostPacks {
-            missing,
-            cut,
-            unreadable,
-        } = self.loaded.lost_packs();
-        let lost = missing + cut + unreadable;
-        if lost > 0 {
-            self.count(|tally| tally.lost_packs = lost);
-            self.monitor.warn(Warning::LostPacks {
-                missing,
-                cut,
-                unreadable,
-            });
-        }
+        let lost = self.loaded.lost_packs();
+        self.count(|tally| tally.lost_packs = lost.count());
+        lost.tell(self.monitor);
     }
 
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
@@ -200,12 +189,12 @@ impl<'a> Job<'a> {
     }
 
     /// Reports the attributes of a file that are not stored.
-    pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<XattrFault>) {
-        for (name, source) in faults {
+    pub(crate) fn attributes_lost(&self, path: &Path, faults: Vec<AttributeFault>) {
+        for (what, source) in faults {
             self.count(|tally| tally.attributes_lost += 1);
             self.monitor.warn(Warning::Attributes {
                 path: path.to_owned(),
-                what: format!("extended attribute {}", String::from_utf8_lossy(&name)),
+                what,
                 source,
             });
         }

@@ -282,6 +282,7 @@ impl LargeCutter<'_> {
             inode: 0,
             changed_while_read: false,
             hard_link_device: None,
+            inode_flags: Default::default(),
             xattrs: Vec::new(),
         }))
     }

@@ -25,7 +25,7 @@ use super::sampling::FileClasses;
 use super::work::{FileKey, Names, SmallFile, TakenFrom, ToRead, Work, attribute_bytes};
 use crate::checkpoint::CheckpointInfo;
 use crate::read::ChunkReader;
-use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_xattrs_at, read_xattrs_of, version_of};
+use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_attributes, read_xattrs_at, version_of};
 use crate::threads::{Receiver, Sender, bounded, scope, spawn};
 use crate::tree::{Entries, Items};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
@@ -329,8 +329,7 @@ impl<'r> Reading<'r, '_> {
                 let below = here.below(&name, self.reader, self.job.monitor);
                 self.former.push(below);
                 let mut entry = entry_from(&name, &stat).expect("a directory is of a known type");
-                let (xattrs, faults) = read_xattrs_of(directory.as_fd());
-                entry.xattrs = xattrs;
+                let faults = read_attributes(directory.as_fd(), &mut entry);
                 self.job
                     .attributes_lost(Path::new(OsStr::from_bytes(&self.path)), faults);
                 self.outlets.events.send(Event::Enter(Box::new(entry)))?;

@@ -133,6 +133,7 @@ mod tests {
             inode: 0,
             changed_while_read: false,
             hard_link_device: None,
+            inode_flags: Default::default(),
             xattrs: Vec::new(),
         }
     }

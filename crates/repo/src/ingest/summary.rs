@@ -36,7 +36,7 @@ pub struct BackupSummary {
     pub taken_over_bytes: u64,
     /// Bytes of holes in files that were read; nothing is stored for them.
     pub holes: u64,
-    /// Extended attributes that could not be read or do not fit into an entry; each was reported.
+    /// Extended attributes and inode flags that could not be read or do not fit into an entry; each was reported.
     pub attributes_lost: u64,
     /// Frames of earlier backups that were needed as bases but can't be read; each was reported.
     /// The backup worked without them. Their chunks, and deltas against these chunks, are lost

@@ -116,6 +116,7 @@ fn is_same_apart_from_listing(before: &TreeEntry, entry: &TreeEntry) -> bool {
         inode,
         changed_while_read,
         hard_link_device,
+        inode_flags,
         xattrs,
     } = entry;
     (
@@ -127,8 +128,8 @@ fn is_same_apart_from_listing(before: &TreeEntry, entry: &TreeEntry) -> bool {
         &before.inode,
     ) == (name, mode, uid, gid, mtime, inode)
         && (before.ctime == *ctime || before.ctime == Time::default())
-        && (&before.changed_while_read, &before.hard_link_device, &before.xattrs)
-            == (changed_while_read, hard_link_device, xattrs)
+        && (&before.changed_while_read, &before.hard_link_device) == (changed_while_read, hard_link_device)
+        && (&before.inode_flags, &before.xattrs) == (inode_flags, xattrs)
 }
 
 #[cfg(test)]

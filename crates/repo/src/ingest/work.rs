@@ -19,7 +19,7 @@ use super::limits::BATCH_BYTES;
 use super::moves::{self, ReadFrame};
 use super::sampling;
 use crate::read::FrameReader;
-use crate::source::{Extent, Moment, Opened, entry_from, read_xattrs_of};
+use crate::source::{Extent, Moment, Opened, entry_from, read_attributes};
 use crate::threads::{Receiver, Sender};
 use crate::{Error, Monitor, ProgressCounters, Warning};
 
@@ -329,8 +329,7 @@ pub(crate) fn open(job: &Job<'_>, wanted: &ToRead) -> crate::Result<(Opened, Tre
         return Err(replaced(path));
     }
     let mut entry = entry_from(name, &file.stat).ok_or_else(|| replaced(path))?;
-    let (xattrs, faults) = read_xattrs_of(rustix::fd::AsFd::as_fd(&file.fd));
-    entry.xattrs = xattrs;
+    let faults = read_attributes(rustix::fd::AsFd::as_fd(&file.fd), &mut entry);
     job.attributes_lost(path, faults);
     Ok((file, entry))
 }

@@ -51,6 +51,7 @@ impl Repository {
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
         let loaded = LoadedIndex::load(self, View::Writer)?;
+        loaded.lost_packs().tell(&self.monitor);
         self.estimate_of(&loaded, options)
     }
 
@@ -127,6 +128,10 @@ impl Repository {
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         self.refresh();
+        if summary.estimate.lost_packs == 0 {
+            // Once, however often it begins again.
+            loaded.lost_packs().tell(&self.monitor);
+        }
         let plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {

@@ -85,6 +85,9 @@ pub struct PruneEstimate {
     pub packs: u64,
     /// Bytes of these packs.
     pub pack_bytes: u64,
+    /// Packs that are missing, cut short or unreadable. The monitor was told. They are left to a repair, and the
+    /// others are pruned.
+    pub lost_packs: u64,
     /// Bytes of frames that snapshots need.
     pub needed: u64,
     /// Bytes of frames that are needed only to decode others.

@@ -99,7 +99,10 @@ impl Plan {
 
 /// Returns what there is, and what of it is needed.
 fn estimate(loaded: &LoadedIndex, facts: &mut Facts) -> Result<PruneEstimate> {
-    let mut estimate = PruneEstimate::default();
+    let mut estimate = PruneEstimate {
+        lost_packs: loaded.lost_packs().count(),
+        ..PruneEstimate::default()
+    };
     loaded.index.each_frame(|number, frame| {
         let sealed = u64::from(frame.sealed);
         match (facts.is_needed(number)?, facts.kept.contains(number)) {

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use ibid_format::tree::{EntryKind, Time, TreeEntry, Xattr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use super::inode_flags::{self, Lock};
 use super::owners;
-use crate::source::{read_xattrs_of, read_xattrs_through};
+use crate::source::{AttributeFault, read_xattrs_of, read_xattrs_through, xattr_text};
 
 /// Attributes that could not be set, with the error.
-pub(crate) type AttributeFaults = Vec<(String, std::io::Error)>;
+pub(crate) type AttributeFaults = Vec<AttributeFault>;
 
 /// Owner to set; `None` if ownership can't be changed.
 #[derive(Clone, Copy)]
@@ -47,6 +48,32 @@ impl<'a> Held<'a> {
         match self {
             Held::Open(file) => rustix::fs::fstat(file),
             Held::Place(place, _) => rustix::fs::fstat(place),
+        }
+    }
+
+    /// Calls `action` with a file or directory that is open for more than its place.
+    ///
+    /// # Errors
+    /// Those of `action`, and of opening it; `INVAL` if it is of another type, which is not opened.
+    pub(super) fn opened<T>(&self, action: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+        match self {
+            Held::Open(file) => action(*file),
+            Held::Place(place, path) => {
+                let kind = FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode);
+                if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+                    return Err(Errno::INVAL);
+                }
+                let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+                action(file.as_fd())
+            }
+        }
+    }
+
+    /// Returns the inode flag that forbids changes, if there is one.
+    fn lock(&self) -> Option<Lock> {
+        match self {
+            Held::Open(file) => Lock::of(file, b""),
+            Held::Place(place, _) => Lock::of(place, b""),
         }
     }
 
@@ -146,6 +173,10 @@ fn is_link(entry: &TreeEntry) -> bool {
 
 /// Returns whether all attributes already match.
 pub(crate) fn are_right(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> bool {
+    are_right_but_for_flags(held, entry, owner) && inode_flags::are_there(held, entry)
+}
+
+fn are_right_but_for_flags(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> bool {
     held.stat().is_ok_and(|stat| {
         (is_link(entry) || stat.st_mode & 0o7777 == mode(entry))
             && owner.is_none_or(|owner| (stat.st_uid, stat.st_gid) == (owner.uid, owner.gid))
@@ -167,7 +198,7 @@ pub(crate) fn has_mtime(stat: &Stat, entry: &TreeEntry) -> bool {
 ///
 /// The order matters: a change of owner clears setuid and capabilities; setting `user.*` needs
 /// write permission, which the mode may remove; a change of mode narrows an ACL; and every change
-/// updates the ctime.
+/// updates the ctime. Inode flags come last, and [elsewhere](inode_flags::set_last).
 pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
     let mut faults = Vec::new();
     let mut note = |what: &str, result: Result<(), Errno>| {
@@ -181,12 +212,11 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<O
     let there = held.xattrs();
     let (set, remove) = xattr_changes(entry, &there);
     let change = |when: &dyn Fn(&[u8]) -> bool, note: &mut dyn FnMut(&str, Result<(), Errno>)| {
-        let what = |name: &[u8]| format!("extended attribute {}", String::from_utf8_lossy(name));
         for (name, value) in set.iter().filter(|(name, _)| when(name)) {
-            note(&what(name), held.set_xattr(name, value));
+            note(&xattr_text(name), held.set_xattr(name, value));
         }
         for name in remove.iter().filter(|name| when(name)) {
-            note(&what(name), held.remove_xattr(name));
+            note(&xattr_text(name), held.remove_xattr(name));
         }
     };
     let early = |name: &[u8]| !comes_after_the_mode(name);
@@ -200,12 +230,17 @@ pub(crate) fn set_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<O
     }
     change(&comes_after_the_mode, &mut note);
     note("times", held.set_times(&timestamps(entry.mtime)));
-    faults
+    let is_denied = |(_, error): &AttributeFault| error.kind() == std::io::ErrorKind::PermissionDenied;
+    match faults.iter().any(is_denied).then(|| held.lock()).flatten() {
+        // One reason for all of them.
+        Some(lock) => vec![("attributes".to_owned(), lock.error("it"))],
+        None => faults,
+    }
 }
 
-/// Sets only the attributes that differ, so that the ctime of a matching file stays.
+/// Sets only the attributes that differ, so that the ctime of a matching file stays. Leaves inode flags as they are.
 pub(crate) fn mend_attributes(held: &Held<'_>, entry: &TreeEntry, owner: Option<Owner>) -> AttributeFaults {
-    if are_right(held, entry, owner) {
+    if are_right_but_for_flags(held, entry, owner) {
         return Vec::new();
     }
     set_attributes(held, entry, owner)

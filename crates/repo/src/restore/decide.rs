@@ -9,12 +9,13 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::attributes::{self, Held, Owner};
+use super::inode_flags::Lock;
 use super::options::Overwrite;
 use super::target;
 use super::task::Task;
-use crate::Result;
 use crate::read::ChunkReader;
 use crate::source::Opened;
+use crate::{Error, Result};
 
 /// Action for an entry that is not a directory.
 pub(crate) enum Decision {
@@ -83,7 +84,17 @@ impl Task<'_> {
         let right = same
             && (stat.st_nlink == 1
                 || Held::at(parent, name).is_ok_and(|held| attributes::are_right(&held, entry, owner)));
-        Ok(if right { Decision::Right } else { Decision::Replace })
+        if right {
+            return Ok(Decision::Right);
+        }
+        // Found out before anything is written.
+        match Lock::of(parent, name) {
+            Some(lock) => Err(Error::local("replace", path, lock.error("it"))),
+            None => match Lock::of(parent, b"") {
+                Some(lock) => Err(Error::local("replace", path, lock.error("its folder"))),
+                None => Ok(Decision::Replace),
+            },
+        }
     }
 
     fn passes_for_right(&self, entry: &TreeEntry, content: &Content, stat: &Stat) -> bool {

@@ -9,9 +9,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::attributes::{self, Held};
+use super::attributes::{self, AttributeFaults, Held};
 use super::file::{Lost, Placement, Restoring, write_all_at};
 use super::folder::Folder;
+use super::inode_flags;
 use super::links::{self, Links, Name};
 use super::options::Overwrite;
 use super::progress::{Tally, fail, skipped};
@@ -69,13 +70,26 @@ fn complete(task: &Task<'_>, file: &Restoring<'_>) -> Result<()> {
     give_attributes(task, file);
     match &file.placement {
         Placement::Aside(aside) => target::put_in_place(&file.parent, aside, &file.entry.name)
-            .map_err(|error| target::cannot_replace(&file.path, error)),
-        Placement::New | Placement::InPlace => Ok(()),
+            .map_err(|error| target::cannot_replace(&file.path, error))?,
+        Placement::New | Placement::InPlace => {}
     }
+    // An immutable file can't be renamed.
+    tell(
+        task,
+        file,
+        inode_flags::set_last(task, &Held::open(&file.file), &file.entry),
+    );
+    Ok(())
 }
 
+/// Gives a file all attributes but its inode flags.
 fn give_attributes(task: &Task<'_>, file: &Restoring<'_>) {
-    for (what, source) in attributes::mend_attributes(&Held::open(&file.file), &file.entry, file.owner) {
+    let faults = attributes::mend_attributes(&Held::open(&file.file), &file.entry, file.owner);
+    tell(task, file, faults);
+}
+
+fn tell(task: &Task<'_>, file: &Restoring<'_>, faults: AttributeFaults) {
+    for (what, source) in faults {
         let path = file.path.clone();
         task.monitor.warn(Warning::Attributes { path, what, source });
     }
@@ -168,7 +182,7 @@ pub(crate) fn add_name(
     name: &Name<'_>,
 ) {
     let may_replace = task.options.overwrite != Overwrite::Refuse;
-    match links::link(folder, first, name, may_replace) {
+    match links::link(folder, first, entry, name, may_replace) {
         Ok(true) => progress.restored(task, entry),
         Ok(false) => progress.right(task, entry),
         Err(error) => return skipped(task, progress, &name.path, error),

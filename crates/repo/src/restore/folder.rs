@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::attributes::{self, Held, Owner};
+use super::inode_flags;
 use super::target;
 use super::task::Task;
 use crate::Warning;
@@ -119,7 +120,12 @@ impl<'a> Folder<'a> {
                         .into_iter()
                         .collect()
                 }
-                Then::All(owner, entry) => attributes::mend_attributes(&Held::open(&directory), &entry, owner),
+                Then::All(owner, entry) => {
+                    let held = Held::open(&directory);
+                    let mut faults = attributes::mend_attributes(&held, &entry, owner);
+                    faults.extend(inode_flags::set_last(self.task, &held, &entry));
+                    faults
+                }
             },
         };
         for (what, source) in faults {

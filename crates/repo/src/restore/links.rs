@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use ibid_format::tree::TreeEntry;
+use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::folder::Folder;
+use super::inode_flags::{self, Unlocked};
 use super::target;
 use crate::{Error, Result};
 
@@ -96,17 +99,32 @@ pub(crate) fn lost_with_its_other_name(path: &Path) -> Error {
     )
 }
 
-/// Links the file at `first` in `from` to another name, replacing an existing file if allowed.
+/// Links the file at `first` in `from`, restored from `entry`, to another name, replacing an existing file if allowed.
 /// Returns false if it is already linked there.
-pub(crate) fn link(from: &Folder<'_>, first: &[u8], to: &Name<'_>, may_replace: bool) -> Result<bool> {
+pub(crate) fn link(
+    from: &Folder<'_>,
+    first: &[u8],
+    entry: &TreeEntry,
+    to: &Name<'_>,
+    may_replace: bool,
+) -> Result<bool> {
     let failed = |error: Errno| Error::local("link", &to.path, error);
     let (from, parent) = (from.open().map_err(failed)?, to.folder.open().map_err(failed)?);
-    let give = |name: &[u8]| rustix::fs::linkat(&from, first, &parent, name, AtFlags::empty());
+    // An immutable file can't get another name, or lose one.
+    let unlocked = Unlocked::at(&from, first, entry).map_err(failed)?;
+    let linked = link_there(&from, first, &parent, to, may_replace)?;
+    unlocked.lock().map_err(failed)?;
+    Ok(linked)
+}
+
+fn link_there(from: &OwnedFd, first: &[u8], parent: &OwnedFd, to: &Name<'_>, may_replace: bool) -> Result<bool> {
+    let failed = |error: Errno| Error::local("link", &to.path, inode_flags::in_directory(parent, error));
+    let give = |name: &[u8]| rustix::fs::linkat(from, first, parent, name, AtFlags::empty());
     match give(&to.name) {
         Err(Errno::EXIST) => {}
         result => return result.map(|()| true).map_err(failed),
     }
-    let (file, existing) = (target::look(&from, first), target::look(&parent, &to.name));
+    let (file, existing) = (target::look(from, first), target::look(parent, &to.name));
     let (file, existing) = (file.map_err(failed)?, existing.map_err(failed)?);
     let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
     if file
@@ -120,6 +138,6 @@ pub(crate) fn link(from: &Folder<'_>, first: &[u8], to: &Name<'_>, may_replace: 
     }
     let aside = target::aside();
     give(&aside).map_err(failed)?;
-    target::put_in_place(&parent, &aside, &to.name).map_err(|error| target::cannot_replace(&to.path, error))?;
+    target::put_in_place(parent, &aside, &to.name).map_err(|error| target::cannot_replace(&to.path, error))?;
     Ok(true)
 }

@@ -3,7 +3,7 @@
 //! The planner (the calling thread) walks the tree, makes directories and files, and collects which
 //! chunk goes where. Every [`WINDOW`] chunks it sorts them by frame, so that each frame is read
 //! once, and hands them to the workers, which read, verify and write. A file gets its attributes
-//! after its last chunk is written, a directory after its last entry.
+//! after its last chunk is written, a directory after its last entry, and both get their inode flags at the very end.
 //!
 //! An existing file is replaced by a complete one (written next to it and renamed), repaired with
 //! verified chunks, or left alone.
@@ -18,6 +18,7 @@ mod file;
 mod finish;
 mod first_names;
 mod folder;
+mod inode_flags;
 mod links;
 mod open_files;
 mod options;

@@ -78,6 +78,9 @@ pub struct RestoreSummary {
     /// Restored entries that belong to this user instead of their recorded owner and group, because
     /// only root can set these. Set-user-ID and set-group-ID bits of them were left out.
     pub owners_lost: u64,
+    /// Restored files and directories that lack some of their inode flags, because this user may not set them, or
+    /// the file system does not have them.
+    pub inode_flags_lost: u64,
 }
 
 /// What a restore would do to one entry.

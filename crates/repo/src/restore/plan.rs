@@ -19,6 +19,7 @@ use super::file::{Part, Placement, Restoring};
 use super::finish;
 use super::first_names::{FirstName, FirstNames};
 use super::folder::{Folder, Then};
+use super::inode_flags::{self, Lock};
 use super::links::{self, Linked, Links, Name};
 use super::open_files::{OpenFiles, Permit};
 use super::options::Overwrite;
@@ -207,6 +208,11 @@ impl<'a> Planner<'a> {
         move |error| Error::local(action, path.clone(), error)
     }
 
+    /// The same of a name that could not be made in `parent`.
+    fn local_in(&self, parent: &OwnedFd, action: &'static str) -> impl Fn(Errno) -> Error {
+        move |error| Error::local(action, &self.path, inode_flags::in_directory(parent, error))
+    }
+
     /// Creates the directories on the path that do not exist. Returns false if one can't be
     /// created: then all its entries are lost.
     fn make(&mut self) -> bool {
@@ -246,7 +252,10 @@ impl<'a> Planner<'a> {
         let parent = self.stack.open(depth).map_err(failed)?;
         let entry = &self.directories[depth].entry;
         let name = entry.name.as_slice();
-        let make = |name: &[u8]| rustix::fs::mkdirat(&parent, name, Mode::RWXU).map_err(failed);
+        let make = |name: &[u8]| {
+            rustix::fs::mkdirat(&parent, name, Mode::RWXU)
+                .map_err(|error| Error::local("make directory", &path, inode_flags::in_directory(&parent, error)))
+        };
         let all = || {
             self.progress.note_owner(entry);
             Then::All(self.owners.of(entry), Box::new(entry.clone()))
@@ -268,6 +277,9 @@ impl<'a> Planner<'a> {
                     Overwrite::Refuse => return Err(target::exists(&path)),
                     Overwrite::Never => return Ok(false),
                     Overwrite::Always | Overwrite::IfChanged => {}
+                }
+                if let Some(lock) = Lock::of(&parent, name) {
+                    return Err(Error::local("replace", &path, lock.error("it")));
                 }
                 let aside = target::aside();
                 make(&aside)?;
@@ -374,6 +386,7 @@ impl<'a> Planner<'a> {
     fn right(&mut self, parent: &OwnedFd, entry: &TreeEntry) -> Result<()> {
         let held = Held::at(parent, &entry.name).map_err(self.local("look at"))?;
         self.tell(attributes::mend_attributes(&held, entry, self.owners.of(entry)));
+        self.tell(inode_flags::set_last(self.task, &held, entry));
         self.progress.right(self.task, entry);
         self.passed_over(entry);
         Ok(())
@@ -389,7 +402,7 @@ impl<'a> Planner<'a> {
     fn special(&mut self, parent: &OwnedFd, entry: &TreeEntry, decision: &Decision) -> Result<()> {
         let replaces = matches!(decision, Decision::Replace);
         let name = if replaces { target::aside() } else { entry.name.clone() };
-        target::create_special(parent, &name, &entry.kind).map_err(self.local("make"))?;
+        target::create_special(parent, &name, &entry.kind).map_err(self.local_in(parent, "make"))?;
         match Held::at(parent, &name) {
             Ok(held) => self.tell(attributes::set_attributes(&held, entry, self.owners.of(entry))),
             Err(error) => self.tell(vec![("all".to_owned(), error.into())]),
@@ -421,7 +434,11 @@ impl<'a> Planner<'a> {
         links: Option<Arc<Links<'a>>>,
     ) -> Result<()> {
         let permit = self.permit();
-        let create = |name: &[u8]| target::create_file(&parent, name).map_err(self.local("create"));
+        let create = |name: &[u8]| {
+            let file = target::create_file(&parent, name).map_err(self.local_in(&parent, "create"))?;
+            inode_flags::set_before_data(&file, entry);
+            Ok(file)
+        };
         let opened = match decision {
             Decision::Patch(file, length) => Ok((file, Placement::InPlace, length)),
             Decision::Create => create(&entry.name).map(|file| (file, Placement::New, 0)),

@@ -105,6 +105,7 @@ impl Tally {
             damaged: self.damaged.into_inner(),
             verified: 0,
             owners_lost: self.owners_lost.into_inner(),
+            inode_flags_lost: 0,
         };
         Ok((summary, self.lost.into_inner().expect("no holder of this lock panics")))
     }

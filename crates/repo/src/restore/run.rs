@@ -109,6 +109,7 @@ impl Task<'_> {
         let (mut summary, lost) = progress.into_summary()?;
         result?;
         self.monitor.check_cancelled()?;
+        summary.inode_flags_lost = self.inode_flags_lost.load(Ordering::Relaxed);
         summary.failed += self.selection.tell_unmatched(self.monitor);
         if self.options.verify {
             let counters = &self.monitor.counters;

@@ -1,6 +1,7 @@
 //! Input of one restore, shared by its threads.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
 use super::options::RestoreOptions;
@@ -86,6 +87,8 @@ pub(crate) struct Task<'a> {
     pub(crate) options: &'a RestoreOptions,
     pub(crate) selection: Selection,
     pub(crate) monitor: &'a Monitor,
+    /// Files and directories that lack inode flags of their entries.
+    pub(crate) inode_flags_lost: AtomicU64,
 }
 
 impl<'a> Task<'a> {
@@ -102,6 +105,7 @@ impl<'a> Task<'a> {
             options,
             selection: Selection::new(options, &from.path)?,
             monitor: &repository.monitor,
+            inode_flags_lost: AtomicU64::new(0),
         })
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ibid_format::content::Content;
-use ibid_format::tree::{ENTRY_BYTES_MAX, EntryKind, TARGET_BYTES_MAX, Time, TreeEntry};
+use ibid_format::tree::{ENTRY_BYTES_MAX, EntryKind, InodeFlags, TARGET_BYTES_MAX, Time, TreeEntry};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// Returns an entry with all fields that `stat` provides. The caller fills in contents and extended
-/// attributes.
+/// Returns an entry with all fields that `stat` provides. The caller fills in contents, extended attributes and inode
+/// flags.
 ///
 /// Returns `None` for file types other than the seven that snapshots record.
 pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
@@ -43,6 +43,7 @@ pub(crate) fn entry_from(name: &[u8], stat: &Stat) -> Option<TreeEntry> {
         inode,
         changed_while_read: false,
         hard_link_device: linked.then_some(stat.st_dev),
+        inode_flags: InodeFlags::default(),
         xattrs: Vec::new(),
     })
 }
@@ -74,8 +75,36 @@ pub(crate) fn version_of(stat: &Stat) -> (Time, Time, u64) {
 /// Extended attributes, ascending by name, including ACLs (`system.posix_acl_*`).
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An attribute that could not be read: its name (empty for the list itself) and the error.
-pub(crate) type XattrFault = (Vec<u8>, std::io::Error);
+/// An attribute that could not be read or set, in words, and the error.
+pub(crate) type AttributeFault = (String, std::io::Error);
+
+/// Returns what an extended attribute is called in messages; without a name, the list of all of them.
+pub(crate) fn xattr_text(name: &[u8]) -> String {
+    format!("extended attribute {}", String::from_utf8_lossy(name))
+}
+
+/// Adds to the entry of an open file or directory what its `stat` does not tell. Returns what could not be read.
+pub(crate) fn read_attributes(file: BorrowedFd<'_>, entry: &mut TreeEntry) -> Vec<AttributeFault> {
+    let (xattrs, mut faults) = read_xattrs_of(file);
+    entry.xattrs = xattrs;
+    // The driver of a device would take the question for one of its own.
+    if matches!(entry.kind, EntryKind::File(_) | EntryKind::Directory(_)) {
+        match read_inode_flags(file) {
+            Ok(flags) => entry.inode_flags = flags,
+            Err(error) => faults.push(("inode flags".to_owned(), error.into())),
+        }
+    }
+    faults
+}
+
+/// Reads the inode flags of an open file or directory. Many file systems have none.
+fn read_inode_flags(file: BorrowedFd<'_>) -> Result<InodeFlags, Errno> {
+    match rustix::fs::ioctl_getflags(file) {
+        Ok(flags) => Ok(InodeFlags::of(flags.bits())),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(InodeFlags::default()),
+        Err(error) => Err(error),
+    }
+}
 
 /// Maximum size of all attributes of a file, bytes, chosen so that they fit into its entry with all
 /// other fields.
@@ -84,7 +113,7 @@ const XATTRS_BYTES_MAX: usize = ENTRY_BYTES_MAX - 2 * TARGET_BYTES_MAX;
 const LENGTHS: usize = 6;
 
 /// Reads the extended attributes of an open file.
-pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) {
+pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<AttributeFault>) {
     read_xattrs(
         |buffer| rustix::fs::flistxattr(file, buffer),
         |name, buffer| rustix::fs::fgetxattr(file, name, buffer),
@@ -93,7 +122,7 @@ pub(crate) fn read_xattrs_of(file: BorrowedFd<'_>) -> (Xattrs, Vec<XattrFault>) 
 
 /// Reads the extended attributes of a file that can't be opened for reading (a symlink, a device, a
 /// FIFO).
-pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<XattrFault>) {
+pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<AttributeFault>) {
     let path = through_proc(directory.as_fd(), name);
     read_xattrs(
         |buffer| rustix::fs::llistxattr(&path, buffer),
@@ -102,7 +131,7 @@ pub(crate) fn read_xattrs_at(directory: impl AsFd, name: &[u8]) -> (Xattrs, Vec<
 }
 
 /// Reads the extended attributes of the file behind a `/proc` path, even if that file is a symlink.
-pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<XattrFault>) {
+pub(crate) fn read_xattrs_through(path: &Path) -> (Xattrs, Vec<AttributeFault>) {
     read_xattrs(
         |buffer| rustix::fs::listxattr(path, buffer),
         |name, buffer| rustix::fs::getxattr(path, name, buffer),
@@ -121,13 +150,13 @@ fn through_proc(directory: BorrowedFd<'_>, name: &[u8]) -> PathBuf {
 fn read_xattrs(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
-) -> (Xattrs, Vec<XattrFault>) {
+) -> (Xattrs, Vec<AttributeFault>) {
     // Nearly all files have no attributes; one call finds that out.
     let mut names = vec![0; 1024];
     let names = match grow(&mut names, &list) {
         Ok(length) => &names[..length],
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOENT) => return (Vec::new(), Vec::new()),
-        Err(error) => return (Vec::new(), vec![(Vec::new(), error.into())]),
+        Err(error) => return (Vec::new(), vec![(xattr_text(b""), error.into())]),
     };
     // Sorted, system attributes such as `system.posix_acl_access` come before the users' and get room
     // first.
@@ -150,11 +179,11 @@ fn read_xattrs(
                     let text = format!(
                         "all attributes of a file may take {XATTRS_BYTES_MAX} bytes, and this one goes beyond that"
                     );
-                    faults.push((name.to_vec(), std::io::Error::other(text)));
+                    faults.push((xattr_text(name), std::io::Error::other(text)));
                 }
             },
             Err(Errno::NODATA) => {} // gone since it was listed
-            Err(error) => faults.push((name.to_vec(), error.into())),
+            Err(error) => faults.push((xattr_text(name), error.into())),
         }
     }
     (found, faults)

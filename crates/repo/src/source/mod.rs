@@ -10,7 +10,8 @@ mod process;
 mod walk;
 
 pub(crate) use attributes::{
-    Owners, XattrFault, entry_from, read_xattrs_at, read_xattrs_of, read_xattrs_through, version_of,
+    AttributeFault, Owners, entry_from, read_attributes, read_xattrs_at, read_xattrs_of, read_xattrs_through,
+    version_of, xattr_text,
 };
 pub use exclude::Excludes;
 pub(crate) use exclude::Filter;

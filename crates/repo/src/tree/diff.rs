@@ -188,8 +188,8 @@ impl<'r> Walk<'r, '_> {
             Change::Type
         } else if old.kind != new.kind && directory(old).is_none() {
             Change::Modified
-        } else if (old.mode, old.uid, old.gid, old.mtime, &old.xattrs)
-            != (new.mode, new.uid, new.gid, new.mtime, &new.xattrs)
+        } else if (old.mode, old.uid, old.gid, old.mtime, old.inode_flags, &old.xattrs)
+            != (new.mode, new.uid, new.gid, new.mtime, new.inode_flags, &new.xattrs)
         {
             Change::Attributes
         } else {

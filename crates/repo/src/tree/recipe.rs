@@ -471,6 +471,7 @@ mod tests {
             inode: 1,
             changed_while_read: false,
             hard_link_device: None,
+            inode_flags: Default::default(),
             xattrs: Vec::new(),
         }
     }

@@ -148,6 +148,7 @@ impl Writer {
             inode: 1,
             changed_while_read: false,
             hard_link_device: None,
+            inode_flags: Default::default(),
             xattrs: vec![],
         };
         file.encode(&mut listing).unwrap();

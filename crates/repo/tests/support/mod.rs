@@ -6,6 +6,8 @@ pub mod checkpoints;
 pub mod crash;
 pub mod damage;
 pub mod deltas;
+pub mod hooked;
+pub mod inode_flags;
 pub mod pruning;
 pub mod reads;
 pub mod repair;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use ibid_storage::{Error, Memory, Name, Storage};
 
+use super::hooked::{Hooked, Hooks};
+
 /// Counts the reads of each object by offset.
 pub struct Reads {
     inner: Arc<Memory>,
@@ -12,9 +14,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    pub fn of(inner: Arc<Memory>) -> Reads {
+    pub fn of(inner: Arc<Memory>) -> Hooked<Reads> {
         let counts = Mutex::default();
-        Reads { inner, counts }
+        Hooked(Reads { inner, counts })
     }
 
     /// Returns the number of reads of each object by offset, since the last call.
@@ -23,30 +25,13 @@ impl Reads {
     }
 }
 
-impl Storage for Reads {
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
-        self.inner.put(name, parts)
+impl Hooks for Reads {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
     }
-    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
-        self.inner.get(name, limit)
-    }
+
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         *self.counts.lock().unwrap().entry((name.clone(), offset)).or_default() += 1;
         self.inner.read_at(name, offset, buffer)
-    }
-    fn size(&self, name: &Name) -> Result<u64, Error> {
-        self.inner.size(name)
-    }
-    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
-        self.inner.list(folder, each)
-    }
-    fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.inner.settle(name)
-    }
-    fn delete(&self, name: &Name) -> Result<(), Error> {
-        self.inner.delete(name)
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }

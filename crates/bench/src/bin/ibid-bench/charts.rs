@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::aging::{self, Aging};
+use crate::card::{self, MARGIN, WIDTH, text};
 use crate::record::{self, CorpusInfo, Outcome, Repositories};
 use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
 
@@ -121,8 +122,6 @@ fn describe(corpus: &CorpusInfo) -> String {
     }
 }
 
-const WIDTH: f64 = 800.0;
-const MARGIN: f64 = 24.0;
 /// The gap between two panels side by side.
 const GAP: f64 = 40.0;
 const PANEL: f64 = (WIDTH - 2.0 * MARGIN - GAP) / 2.0;
@@ -137,58 +136,21 @@ const CPU: f64 = 66.0;
 /// The space beside the longest bar for its value.
 const VALUE: f64 = 62.0;
 
-/// Colours follow the reader's scheme, on a background of their own, so that they can be read on
-/// any page.
-const STYLE: &str = "\
-text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}\
-.card{fill:#fff;stroke:#d1d9e0}\
-.title{font-size:17px;font-weight:600}\
-.name{font-weight:600;font-size:14px}\
-.muted{fill:#59636e}\
-.small{font-size:12px}\
-.bar{fill:#afb8c1}\
-.ours{fill:#0969da}\
-text.ours{font-weight:600}\
-.end{text-anchor:end}\
-@media(prefers-color-scheme:dark){\
-text{fill:#f0f6fc}\
-.card{fill:#0d1117;stroke:#3d444d}\
-.muted{fill:#9198a1}\
-.bar{fill:#656c76}\
-.ours{fill:#4493f8}}";
-
 fn draw(panels: &[Panel]) -> String {
     let rows = panels.iter().map(|panel| panel.bars.len()).max().unwrap_or(0);
     let panel_height = PANEL_HEAD + rows as f64 * ROW + 18.0;
     let height = HEAD + panels.len().div_ceil(2) as f64 * panel_height + 10.0;
-    let mut svg = String::new();
-    let _ = write!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"t d\">\n\
-         <title id=\"t\">Size of the repository after all versions</title>\n<desc id=\"d\">{}</desc>\n\
-         <style>{STYLE}</style>\n\
-         <rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n",
-        description(panels),
-        WIDTH - 1.0,
-        height - 1.0,
-    );
-    text(
-        &mut svg,
-        "title",
-        MARGIN,
-        34.0,
-        "Size of the repository after all versions, MB",
-    );
-    let subtitle = "shorter is better; on the right: CPU time of all backups";
-    text(&mut svg, "muted", MARGIN, 54.0, subtitle);
-    for (at, panel) in panels.iter().enumerate() {
-        let x = MARGIN + (at % 2) as f64 * (PANEL + GAP);
-        let y = HEAD + (at / 2) as f64 * panel_height;
-        draw_panel(&mut svg, panel, x, y);
-    }
-    svg.push_str("</svg>\n");
-    svg
+    let title = "Size of the repository after all versions";
+    card::draw(height, title, &description(panels), |svg| {
+        text(svg, "title", MARGIN, 34.0, &format!("{title}, MB"));
+        let subtitle = "shorter is better; on the right: CPU time of all backups";
+        text(svg, "muted", MARGIN, 54.0, subtitle);
+        for (at, panel) in panels.iter().enumerate() {
+            let x = MARGIN + (at % 2) as f64 * (PANEL + GAP);
+            let y = HEAD + (at / 2) as f64 * panel_height;
+            draw_panel(svg, panel, x, y);
+        }
+    })
 }
 
 fn draw_panel(svg: &mut String, panel: &Panel, x: f64, y: f64) {
@@ -221,11 +183,6 @@ fn draw_panel(svg: &mut String, panel: &Panel, x: f64, y: f64) {
         let cpu = format!("{:.0} s", bar.cpu_s);
         text(svg, "muted small end", x + PANEL, baseline, &cpu);
     }
-}
-
-fn text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
-    let class = class.trim();
-    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>");
 }
 
 /// Returns the numbers as text, for readers who cannot see the chart.

@@ -6,6 +6,7 @@
 
 mod aging;
 mod args;
+mod card;
 mod charts;
 mod chunk_sizes;
 mod commands;

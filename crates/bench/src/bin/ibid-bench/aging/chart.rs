@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use super::results::{Aging, Series};
+use crate::card::{self, MARGIN, WIDTH, text};
 
-const WIDTH: f64 = 800.0;
-const MARGIN: f64 = 24.0;
 /// The height of the title, and of the name and legend of a panel.
 const HEAD: f64 = 50.0;
 const PANEL_HEAD: f64 = 56.0;
@@ -14,49 +13,17 @@ const PLOT: f64 = 190.0;
 const FOOT: f64 = 44.0;
 const SIDE: f64 = 56.0;
 
-/// Colours follow the reader's scheme, on a background of their own.
-const STYLE: &str = "\
-text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}\
-.card{fill:#fff;stroke:#d1d9e0}\
-.title{font-size:17px;font-weight:600}\
-.name{font-weight:600;font-size:14px}\
-.muted{fill:#59636e;font-size:12px}\
-.end{text-anchor:end}.mid{text-anchor:middle}\
-.grid{stroke:#d1d9e0;stroke-width:1}\
-.line{fill:none;stroke-width:2}\
-.ibid{stroke:#0969da}.restic{stroke:#bc4c00}.borg{stroke:#1a7f37}\
-.fresh{fill:#fff;stroke:#0969da;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){\
-text{fill:#f0f6fc}\
-.card{fill:#0d1117;stroke:#3d444d}\
-.muted{fill:#9198a1}\
-.grid{stroke:#3d444d}\
-.ibid{stroke:#4493f8}.restic{stroke:#f0883e}.borg{stroke:#3fb950}\
-.fresh{fill:#0d1117;stroke:#4493f8}}";
-
 /// Draws a panel for each series: the size of every tool's repository, and of fresh ones of ibid.
 pub(crate) fn draw(found: &Aging) -> String {
     let panel_height = PANEL_HEAD + PLOT + FOOT;
     let height = HEAD + found.series.len() as f64 * panel_height + 6.0;
-    let mut svg = String::new();
-    let _ = write!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"t d\">\n\
-         <title id=\"t\">Size of the repository over time</title>\n<desc id=\"d\">{}</desc>\n\
-         <style>{STYLE}</style>\n\
-         <rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n",
-        description(found),
-        WIDTH - 1.0,
-        height - 1.0,
-    );
-    let title = "Size of the repository after each day's backup, forget and prune, MB";
-    text(&mut svg, "title", MARGIN, 34.0, title);
-    for (at, series) in found.series.iter().enumerate() {
-        draw_panel(&mut svg, found, series, HEAD + at as f64 * panel_height);
-    }
-    svg.push_str("</svg>\n");
-    svg
+    card::draw(height, "Size of the repository over time", &description(found), |svg| {
+        let title = "Size of the repository after each day's backup, forget and prune, MB";
+        text(svg, "title", MARGIN, 34.0, title);
+        for (at, series) in found.series.iter().enumerate() {
+            draw_panel(svg, found, series, HEAD + at as f64 * panel_height);
+        }
+    })
 }
 
 fn draw_panel(svg: &mut String, found: &Aging, series: &Series, y: f64) {
@@ -74,11 +41,17 @@ fn draw_panel(svg: &mut String, found: &Aging, series: &Series, y: f64) {
         let at = top + PLOT * (1.0 - value / most);
         let end = left + width;
         let _ = writeln!(svg, "<path class=\"grid\" d=\"M{left} {at:.1}H{end}\"/>");
-        text(svg, "muted end", left - 8.0, (at + 4.0).round(), &format!("{value}"));
+        text(
+            svg,
+            "muted small end",
+            left - 8.0,
+            (at + 4.0).round(),
+            &format!("{value}"),
+        );
     }
     for day in [1, days.div_ceil(4), days.div_ceil(2), (3 * days).div_ceil(4), days] {
         let at = x_of(day).round();
-        text(svg, "muted mid", at, top + PLOT + 18.0, &format!("day {day}"));
+        text(svg, "muted small mid", at, top + PLOT + 18.0, &format!("day {day}"));
     }
     for tool in found.tools.iter().rev() {
         let points: Vec<String> = series
@@ -103,7 +76,7 @@ fn legend(svg: &mut String, found: &Aging, y: f64) {
     for tool in &found.tools {
         let (label, end) = (&tool.label, x + 22.0);
         let _ = writeln!(svg, "<path class=\"line {label}\" d=\"M{x} {}H{end}\"/>", y - 4.0);
-        text(svg, "muted", end + 6.0, y, label);
+        text(svg, "muted small", end + 6.0, y, label);
         x += 84.0;
     }
     let _ = writeln!(
@@ -113,7 +86,7 @@ fn legend(svg: &mut String, found: &Aging, y: f64) {
         y - 4.0
     );
     let what = "a fresh repository of ibid with the same snapshots";
-    text(svg, "muted", x + 22.0, y, what);
+    text(svg, "muted small", x + 22.0, y, what);
 }
 
 /// Returns the distance of grid lines and the end of the axis: 1, 2 or 5 times a power of ten.
@@ -126,10 +99,6 @@ fn scale(largest: f64) -> (f64, f64) {
         .find(|step| largest / step <= 5.0)
         .unwrap_or(10.0 * power);
     (step, (largest / step).ceil() * step)
-}
-
-fn text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
-    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>");
 }
 
 /// Returns the last sizes as text, for readers who cannot see the chart.
