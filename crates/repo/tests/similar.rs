@@ -79,6 +79,31 @@ fn ten_versions_take_little_more_than_one_and_all_come_back() {
 }
 
 #[test]
+fn the_fortieth_version_of_a_dump_is_as_small_as_the_tenth() {
+    let repository = repository();
+    let folder = support::scratch();
+    let file = folder.path().join("dump");
+    let record = |number: usize, version: usize| noise((version * 10_000 + number) as u64 + 1, 192);
+    let mut records: Vec<Vec<u8>> = (0..8192).map(|number| record(number, 0)).collect();
+    let mut stored = Vec::new();
+    for day in 0..40 {
+        // One record in a hundred is another one.
+        for change in 0..records.len() / 100 {
+            let number = (day * 5003 + change * 101) % records.len();
+            records[number] = record(number, day + 1);
+        }
+        std::fs::write(&file, records.concat()).unwrap();
+        let summary = repository
+            .backup(&options(&file).similarity(Similarity::Auto).threads(Some(1)))
+            .unwrap();
+        stored.push(summary.counters.stored_bytes);
+    }
+    let of = |days: std::ops::Range<usize>| stored[days].iter().sum::<u64>();
+    assert!(of(30..40) < 3 * of(5..15), "{stored:?}");
+    assert!(of(30..40) < 10 * stored[0] / 8, "{stored:?}");
+}
+
+#[test]
 fn versions_that_are_backed_up_at_once_are_found_too() {
     let repository = repository();
     let folder = support::scratch();

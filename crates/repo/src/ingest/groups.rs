@@ -24,6 +24,8 @@ const GROUP_AGE_MAX: u64 = 48;
 /// Number of adjacent depths that share a group. Sharing fills groups sooner and makes few chunks
 /// deeper than necessary.
 const GROUP_DEPTHS: u8 = 2;
+/// Groups that are open at once, at most; but for a prune that must not make some chunks deeper.
+pub(super) const GROUPS_MAX: u8 = DEPTH_MAX.div_ceil(GROUP_DEPTHS);
 
 /// Groups in which chunks with bases wait to be encoded together.
 pub(super) struct DeltaGroups<'j> {

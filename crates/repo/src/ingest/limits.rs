@@ -1,5 +1,7 @@
 //! Division of the memory budget among the queues and buffers of a backup.
 
+use super::groups::GROUPS_MAX;
+
 /// Bytes of small files that are read together.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
@@ -93,7 +95,11 @@ impl Limits {
         for step in steps.map(Some).into_iter().chain([None]) {
             if let Some(left) = (budget - growth).checked_sub(limits.bytes(frame)) {
                 let mut shared = limits;
-                let room = if looks { shared.share_out(left, growth) } else { wanted };
+                let room = if looks {
+                    shared.share_out(left, growth, frame)
+                } else {
+                    wanted
+                };
                 if room >= wanted {
                     return shared;
                 }
@@ -113,14 +119,19 @@ impl Limits {
 
     /// Gives the remaining memory to the search for similar chunks if it is enough, and lends it
     /// the memory reserved for growth of the index. Returns what is there for it.
-    fn share_out(&mut self, left: u64, growth: u64) -> u64 {
-        let room = left.saturating_sub((self.workers * DELTA_CODER) as u64);
+    fn share_out(&mut self, left: u64, growth: u64, frame: u32) -> u64 {
+        let room = left.saturating_sub(self.beside_bases(frame));
         if room >= SIMILARITY_MIN {
             self.features = (room / 5 * 2).min(FEATURES_FIRST).max(room / 8).min(FEATURES_MAX);
             self.bases = (room - self.features).min(BASES_MAX);
             self.bases_lent = growth.min(BASES_MAX - self.bases);
         }
         room
+    }
+
+    /// Returns what encoding against bases needs beside these: memory of each worker, and open groups.
+    fn beside_bases(&self, frame: u32) -> u64 {
+        (self.workers * DELTA_CODER) as u64 + GROUPS_MAX as u64 * u64::from(frame)
     }
 
     /// Returns the largest total size of all buffers, without lent memory, bytes.
@@ -137,7 +148,7 @@ impl Limits {
         let packs = (3 + self.uploaders) * (self.pack as usize + self.pack as usize / 8);
         let similarity = match self.bases {
             0 => 0,
-            bases => bases + self.features + (self.workers * DELTA_CODER) as u64,
+            bases => bases + self.features + self.beside_bases(frame),
         };
         (groups + pieces + frames + packs + (16 << 20)) as u64 + similarity
     }

@@ -4,17 +4,18 @@
 //! not be read.
 //!
 //! The index keeps eight places per feature. Chunks that can be any base of another have tables of
-//! their own. In a common table, the last eight versions of a page would fill all places, and these
-//! are too deep to be more than a first base.
+//! their own, and so have deep ones. In a common table, the last eight versions of a page would fill all
+//! places: these are too deep to be more than a first base, and soon too deep to be one at all.
 
 mod library;
 mod of_frames;
 mod saved;
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use ibid_delta::{FeatureIndex, Sketch, Sketcher};
-use ibid_format::FileId;
+use ibid_format::{FileId, frame};
 pub(crate) use library::SketchRun;
 use library::{LOOKUP_BYTES, Library};
 pub(crate) use of_frames::SketchesOfFrames;
@@ -25,7 +26,7 @@ use crate::Result;
 use crate::index::{LoadedIndex, Place};
 
 /// Maximum depth of a chunk: the number of deltas to apply to get its bytes.
-pub(crate) const DEPTH_MAX: u8 = 8;
+pub(crate) const DEPTH_MAX: u8 = frame::DEPTH_MAX;
 /// Bits kept of each feature, as in sketch files.
 const FEATURE_BITS: u32 = 32;
 /// Features in a sketch. A chunk of 128 KiB holds sixteen database pages, each of which may
@@ -42,21 +43,26 @@ const FEATURES_FIRST_BASE: usize = 8;
 /// All bases of a chunk except the first must have a depth below this: scattered bases must be
 /// quick to read.
 const ANY_BASE_DEPTH_END: u8 = 1;
-/// Score for each level by which a base is less deep, in quarters of a feature: the base and deltas
-/// against it are faster to read.
-const LEVEL_REWARD: u32 = 1;
-/// The same for [`Similarity::Max`](crate::Similarity::Max): dumps take 6 % less space and database
-/// pages 1 %, for up to a third more time.
-const LEVEL_REWARD_THOROUGH: u32 = 0;
+/// Chunks from this depth on have tables of their own.
+const DEEP_BASE_DEPTH: u8 = 5;
+/// What a missing feature counts in a base of each depth, in thousandths: a tenth more for each level. A chain of
+/// versions that took the last one as its base each time would soon be as deep as it may be, and all that comes
+/// later would be encoded against a version that grows old. So a version now and then takes an older, less deep one.
+const WEIGHTS: [u32; DEPTH_MAX as usize] = [
+    1000, 1100, 1210, 1331, 1464, 1611, 1772, 1949, 2144, 2358, 2594, 2853, 3138, 3452, 3797, 4177,
+];
+/// The same for [`Similarity::Max`](crate::Similarity::Max): depth does not count before a chain is nearly full.
+/// Dumps take 6 % less space, and chains become deep.
+const WEIGHTS_THOROUGH: [u32; DEPTH_MAX as usize] = [
+    1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1100, 1210, 1331, 1464,
+];
+/// Missing features that a base counts as having if its frame was not used recently, so that it must perhaps be read.
+const DISTANT_MISSING: u32 = 3;
 /// At least one feature in this many must be found, or the chunk counts as resembling nothing.
 const SHARED_PART_MIN: u32 = 4;
 /// Number of new features that a base which is not in the cache must add to be read besides
 /// another.
 const GAIN_MIN_DISTANT: u32 = 2;
-/// Quarters of a feature in a feature: bases are scored in quarters.
-const QUARTERS: u32 = 4;
-/// Score for a recently used base, in quarters of a feature.
-const RECENT_REWARD: u32 = 24;
 /// Initial room in the index beyond the features of stored chunks, in entries: the features of 256
 /// MiB of new data. When it is full, the index grows. Lookups hit random places, so a larger table
 /// than necessary costs cache misses.
@@ -110,17 +116,20 @@ enum Layer {
     /// The chunk can only be a first base, so it matters only if it shares most features. A few
     /// indexed features find it; the others are compared afterwards.
     FirstBase,
+    /// The same of deep chunks. Of a chain of versions most are here, and the less deep ones that later versions
+    /// return to stay in the table before.
+    DeepBase,
 }
 
 impl Layer {
-    const ALL: [Layer; 2] = [Layer::AnyBase, Layer::FirstBase];
+    const ALL: [Layer; 3] = [Layer::AnyBase, Layer::FirstBase, Layer::DeepBase];
 
     /// Returns the layer of chunks of this depth.
     fn of(depth: u8) -> Layer {
-        if depth < ANY_BASE_DEPTH_END {
-            Layer::AnyBase
-        } else {
-            Layer::FirstBase
+        match depth {
+            ..ANY_BASE_DEPTH_END => Layer::AnyBase,
+            ANY_BASE_DEPTH_END..DEEP_BASE_DEPTH => Layer::FirstBase,
+            DEEP_BASE_DEPTH.. => Layer::DeepBase,
         }
     }
 
@@ -128,7 +137,7 @@ impl Layer {
     fn features(self) -> usize {
         match self {
             Layer::AnyBase => FEATURES,
-            Layer::FirstBase => FEATURES_FIRST_BASE,
+            Layer::FirstBase | Layer::DeepBase => FEATURES_FIRST_BASE,
         }
     }
 
@@ -198,7 +207,7 @@ pub(crate) struct Similar {
     partitions: [u64; Layer::ALL.len()],
     /// Memory limit of the index, bytes.
     index_memory: u64,
-    level_reward: u32,
+    weights: &'static [u32; DEPTH_MAX as usize],
     /// Chunks that can be found, the oldest first, and how many older ones are forgotten. A number
     /// counts those too; both wrap around.
     known: VecDeque<KnownChunk>,
@@ -233,7 +242,7 @@ impl Similar {
             index: FeatureIndex::new(),
             partitions: Default::default(),
             index_memory: memory,
-            level_reward: if thorough { LEVEL_REWARD_THOROUGH } else { LEVEL_REWARD },
+            weights: if thorough { &WEIGHTS_THOROUGH } else { &WEIGHTS },
             known: VecDeque::new(),
             forgotten: 0,
             features: VecDeque::new(),
@@ -252,7 +261,8 @@ impl Similar {
         for (depth, chunks) in chunks {
             stored[Layer::of(depth) as usize] += chunks;
         }
-        let beside = stored[Layer::FirstBase as usize].saturating_mul((FEATURES * size_of::<u32>()) as u64);
+        let first_only = stored[Layer::FirstBase as usize] + stored[Layer::DeepBase as usize];
+        let beside = first_only.saturating_mul((FEATURES * size_of::<u32>()) as u64);
         similar.index_memory = memory.saturating_sub(beside);
         let entries = Layer::ALL.map(|layer| {
             let chunks = stored[layer as usize];
@@ -260,10 +270,10 @@ impl Similar {
                 .saturating_mul(layer.features() as u64)
                 .saturating_add(ENTRIES_NEW)
         });
-        // If there is not room for all, each layer starts with half.
-        let half = similar.room() / 2;
+        // If there is not room for all, each layer starts with its part.
+        let part = similar.room() / Layer::ALL.len() as u64;
         for (layer, entries) in Layer::ALL.into_iter().zip(entries) {
-            similar.add_partition(layer, entries.min(half));
+            similar.add_partition(layer, entries.min(part));
         }
         similar
     }
@@ -333,7 +343,7 @@ impl Similar {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
             let (layer, before) = (Layer::of(depth), self.features.len());
             let partition = self.newest(layer);
-            let sketch = if layer == Layer::FirstBase {
+            let sketch = if layer != Layer::AnyBase {
                 self.features
                     .extend(sketch.features().iter().map(|&feature| feature as u32));
                 sketch.largest(FEATURES_FIRST_BASE)
@@ -367,6 +377,7 @@ impl Similar {
         let sketch = shortened(sketch);
         self.find(&sketch, locality);
         let mut covered = 0u32;
+        let features = sketch.features().len() as u32;
         loop {
             let depth_end = if bases.is_empty() {
                 DEPTH_MAX
@@ -374,7 +385,7 @@ impl Similar {
                 ANY_BASE_DEPTH_END
             };
             let depth_end = depth_end.min(depth_max);
-            let score = |found: &Match| {
+            let cost = |found: &Match| {
                 let gain = (found.shared & !covered).count_ones();
                 let is_recent = found.locality == Locality::Recent;
                 let gain_min = if bases.is_empty() || is_recent {
@@ -385,21 +396,27 @@ impl Similar {
                 if gain < gain_min || found.base.depth >= depth_end {
                     return None;
                 }
-                let reward = if is_recent { RECENT_REWARD } else { 0 };
-                let score = QUARTERS * gain + reward + self.level_reward * u32::from(DEPTH_MAX - found.base.depth);
-                Some((score, found.base.number))
+                let missing = features - (found.shared | covered).count_ones();
+                let distant = if is_recent {
+                    0
+                } else {
+                    2 * DISTANT_MISSING * self.weights[0]
+                };
+                // Half a feature more, so that among those that lack none the less deep is better.
+                let cost = (2 * missing + 1) * self.weights[usize::from(found.base.depth)] + distant;
+                Some((cost, Reverse(found.base.number)))
             };
-            let scored = self.found.iter().map(|found| (score(found), found));
-            let Some((Some(_), best)) = scored.max_by_key(|(score, _)| *score) else {
+            let costs = self.found.iter().filter_map(|found| Some((cost(found)?, found)));
+            let Some((_, best)) = costs.min_by_key(|(cost, _)| *cost) else {
                 break;
             };
             covered |= best.shared;
             bases.push(best.base);
         }
-        if covered.count_ones() * SHARED_PART_MIN < sketch.features().len() as u32 {
+        if covered.count_ones() * SHARED_PART_MIN < features {
             bases.clear();
         }
-        covered.count_ones() * 2 >= sketch.features().len() as u32
+        covered.count_ones() * 2 >= features
     }
 
     /// Finds all chunks that share a feature with this sketch, and the shared features.
@@ -431,7 +448,7 @@ impl Similar {
             };
             let shared = match Layer::of(known.depth) {
                 Layer::AnyBase => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
-                Layer::FirstBase => {
+                Layer::FirstBase | Layer::DeepBase => {
                     let first = known.features.wrapping_sub(self.features_forgotten) as usize;
                     shared(sketch, self.features.range(first..first + usize::from(known.count)))
                 }
