@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use ibid_delta::Sketch;
 use ibid_format::content::Item;
 use ibid_format::frame::{self, Blob};
@@ -30,6 +29,7 @@ use crate::index::{Frame, LoadedIndex, NumberSet, PairSorter, Pairs, Place, find
 use crate::read::{Body, FrameReader};
 use crate::scratch::{Array, Bits, Scratch};
 use crate::similar::DEPTH_MAX;
+use crate::threads::{Receiver, Sender, bounded};
 use crate::tree::{Items, changes};
 use crate::{Error, Monitor, Repository, Result};
 
