@@ -215,9 +215,10 @@ impl Dependencies {
         bases.finish()
     }
 
-    /// Returns pairs of a base frame and a frame that is encoded against it.
-    pub(crate) fn into_dependents(self) -> Pairs {
-        self.frames
+    /// Returns pairs of a base frame and a frame that is encoded against it, and of these again those that are so
+    /// because of a chunk that was asked for.
+    pub(crate) fn into_dependents(self) -> (Pairs, Pairs) {
+        (self.frames, self.of_chunks)
     }
 
     /// Returns the number of pairs of a base that can't be read and a frame that is encoded against it.

@@ -32,6 +32,8 @@ pub(crate) struct Again<'a> {
     pub(crate) base_frames: NumberSet,
     /// These chunks, by their ordinals in the index: none may become deeper than it is.
     pub(crate) bases: Mutex<Bits>,
+    /// Chunks that no snapshot needs, by their ordinals: no others are encoded against them.
+    pub(crate) unneeded: Mutex<Bits>,
     /// The snapshots that need the chunks, the oldest first.
     pub(crate) snapshots: &'a [SnapshotInfo],
     /// Memory that the reader and its index take, bytes.
@@ -56,6 +58,15 @@ pub(crate) struct StoredChunk {
 }
 
 impl Again<'_> {
+    /// Returns whether chunks may be encoded against the stored chunk in this place.
+    pub(crate) fn may_be_base(&self, loaded: &LoadedIndex, place: Place) -> Result<bool> {
+        if place.frame >= loaded.index.stored_frames() {
+            return Ok(true);
+        }
+        let mut unneeded = self.unneeded.lock().expect("no holder of this lock panics");
+        Ok(!unneeded.contains(loaded.index.ordinal(place))?)
+    }
+
     /// Returns whether frames that stay are encoded against a chunk in this place.
     fn is_base(&self, loaded: &LoadedIndex, place: Place) -> Result<bool> {
         let mut bases = self.bases.lock().expect("no holder of this lock panics");
@@ -134,9 +145,6 @@ pub(super) fn walk(job: &Job<'_>, outlets: &Outlets) -> std::result::Result<Resu
 impl Sending<'_> {
     fn all(&mut self) -> Result<()> {
         let again = self.again;
-        for frame in again.base_frames.iter() {
-            self.bases_of(frame)?;
-        }
         let mut reach = Reach::new(self.job.repository, &again.reader);
         for info in again.snapshots {
             reach.visit(&info.snapshot.root, &mut |id, length, kind| {
@@ -146,6 +154,9 @@ impl Sending<'_> {
         let repository = self.job.repository;
         let each = &mut |id: &ChunkId, length, kind| self.chunk(id, length, kind);
         repository.visit_checkpoints(&mut reach, again.snapshots, each)?;
+        for frame in again.base_frames.iter() {
+            self.bases_of(frame)?;
+        }
         self.flush()?;
         let flushed = self.batches.flush();
         self.note(flushed)

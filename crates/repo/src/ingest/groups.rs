@@ -136,7 +136,14 @@ impl<'j> DeltaGroups<'j> {
     /// the features.
     fn look(&mut self, job: &Job<'_>, sketch: &Sketch, depth_max: u8) -> bool {
         let locality = |place: Place| {
-            let is_stored = || job.loaded.index.is_stored(place.frame) && job.may_read(self.bases);
+            let index = &job.loaded.index;
+            let is_stored = || {
+                index.is_stored(place.frame)
+                    && job.may_read(self.bases)
+                    && job
+                        .again()
+                        .is_none_or(|again| again.may_be_base(&job.loaded, place).unwrap_or(false))
+            };
             let is_readable = is_stored() || self.bases.cache.has(place.frame);
             match is_readable {
                 true if self.recent.contains(place.frame) => Some(Locality::Recent),

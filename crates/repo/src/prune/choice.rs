@@ -86,7 +86,11 @@ impl<'a> Choice<'a> {
         packs_anew.iter().for_each(|pack| choice.add(pack));
         let has_anew = !choice.anew.is_empty();
         choice.whole();
-        choice.worst_first(limits.unused, limits.repacked);
+        if has_anew {
+            // The trees are walked anyway, and lists are small.
+            choice.worst_first(Some(PackKind::Metadata), 0, limits.repacked);
+        }
+        choice.worst_first(None, limits.unused, limits.repacked);
         choice.alike(limits.repacked, SMALL_MAX.min(limits.pack / 2));
         let holds = !rules::holds(Rule::BasesStay) || choice.with_dependents(limits.repacked)?;
         if has_anew && !(holds && choice.is_worth_it()) {
@@ -123,10 +127,13 @@ impl<'a> Choice<'a> {
         packs.into_iter().for_each(|pack| self.add(pack));
     }
 
-    /// Packs of which the largest share is not needed, until no more than `unused_max` bytes are left.
-    fn worst_first(&mut self, unused_max: u64, repack_max: u64) {
+    /// Packs of a kind, or any, of which the largest share is not needed, until no more than `unused_max` bytes are
+    /// left in all.
+    fn worst_first(&mut self, kind: Option<PackKind>, unused_max: u64, repack_max: u64) {
         let share = |number: u32| self.uses[number as usize].unused_share();
-        let packs = self.loaded.index.packs().map(|(number, _)| number);
+        let packs = self.loaded.index.packs();
+        let packs = packs.filter(|(_, pack)| kind.is_none_or(|kind| kind == pack.kind));
+        let packs = packs.map(|(number, _)| number);
         let mut packs: Vec<u32> = packs.filter(|number| share(*number) >= UNUSED_SHARE_MIN).collect();
         packs.sort_unstable_by(|a, b| share(*b).total_cmp(&share(*a)).then(a.cmp(b)));
         let is_left = |number: &usize| !self.goes.contains(*number as u32);
@@ -218,7 +225,7 @@ fn uses(loaded: &LoadedIndex, facts: &mut Facts, anew: &NumberSet) -> Result<Vec
             of_pack.unused += sealed;
         } else if !facts.is_needed(number)? {
             of_pack.bases += sealed;
-        } else if facts.is_partly_needed(number, &frame)? && !facts.has_dependents(number)? {
+        } else if facts.is_free_to_shrink(number, &frame)? {
             let part = facts.needed_part(number, &frame)?;
             of_pack.needed += part;
             of_pack.unused += sealed - part;

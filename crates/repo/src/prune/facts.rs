@@ -2,7 +2,7 @@
 
 use ibid_format::ChunkId;
 
-use crate::index::{Dependencies, Frame, LoadedIndex, NumberSet, PairSorter, Pairs};
+use crate::index::{Dependencies, Frame, LoadedIndex, NumberSet, Pairs};
 use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
@@ -17,9 +17,15 @@ pub(super) struct Facts {
     pub(super) kept: NumberSet,
     /// For each frame, how many bytes of its chunks snapshots need.
     pub(super) bytes: Array<u32>,
+    /// The chunks that no snapshot needs, by their ordinals.
+    pub(super) unneeded: Bits,
     /// Pairs of a frame and a base frame, and the other way round.
     pub(super) bases: Pairs,
     pub(super) dependents: Pairs,
+    /// Those of the latter in which the base is a chunk that no snapshot needs.
+    pub(super) on_unneeded: Pairs,
+    /// The frames that are encoded against such chunks, each once.
+    on_unneeded_frames: NumberSet,
     /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
     lost: NumberSet,
 }
@@ -27,14 +33,24 @@ pub(super) struct Facts {
 impl Facts {
     /// Finds out what these snapshots need.
     pub(super) fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Facts> {
-        let mut bytes = needed_bytes(repository, loaded, snapshots)?;
+        let (mut bytes, needed_chunks) = needed_bytes(repository, loaded, snapshots)?;
+        let mut unneeded = needed_chunks.complement()?;
         let mut lost = NumberSet::default();
         if !loaded.missing.is_empty() {
             for frame in loaded.index.lost().iter() {
                 lost.insert(frame);
             }
         }
-        let (mut bases, dependents) = dependencies(repository, loaded)?;
+        let mut dependencies = match loaded.index.has_deltas() {
+            true => Dependencies::read(&repository.scratch(), loaded, Some(&mut unneeded), &repository.monitor)?,
+            false => Dependencies::none(&repository.scratch())?,
+        };
+        let mut bases = dependencies.bases(&repository.scratch())?;
+        let (dependents, mut on_unneeded) = dependencies.into_dependents();
+        let mut on_unneeded_frames = NumberSet::default();
+        for at in 0..on_unneeded.len() {
+            on_unneeded_frames.insert(on_unneeded.get(at)?.1);
+        }
         let mut needed = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
             if bytes.get(frame.into())? > 0 || lost.contains(frame) {
@@ -44,8 +60,11 @@ impl Facts {
         Ok(Facts {
             kept: with_bases(&needed, &mut bases)?,
             bytes,
+            unneeded,
             bases,
             dependents,
+            on_unneeded,
+            on_unneeded_frames,
             lost,
         })
     }
@@ -70,10 +89,10 @@ impl Facts {
         Ok(unneeded as f64 >= f64::from(frame.sealed) * UNUSED_SHARE_MIN)
     }
 
-    /// Returns whether frames that are kept are encoded against a frame.
-    pub(super) fn has_dependents(&mut self, frame: u32) -> Result<bool> {
-        let mut at = self.dependents.start(frame)?;
-        while let Some(dependent) = self.dependents.second(at, frame)? {
+    /// Returns whether frames that are kept are encoded against a chunk of this frame that no snapshot needs.
+    pub(super) fn has_dependents_on_unneeded(&mut self, frame: u32) -> Result<bool> {
+        let mut at = self.on_unneeded.start(frame)?;
+        while let Some(dependent) = self.on_unneeded.second(at, frame)? {
             if self.kept.contains(dependent) {
                 return Ok(true);
             }
@@ -81,10 +100,23 @@ impl Facts {
         }
         Ok(false)
     }
+
+    /// Returns whether the rest of a frame that is needed in part is freed if that part is stored again: neither is
+    /// the rest a base of others, nor are its own bases.
+    pub(super) fn is_free_to_shrink(&mut self, number: u32, frame: &Frame) -> Result<bool> {
+        Ok(self.is_needed(number)?
+            && self.is_partly_needed(number, frame)?
+            && !self.on_unneeded_frames.contains(number)
+            && !self.has_dependents_on_unneeded(number)?)
+    }
 }
 
-/// Returns for each frame how many bytes of its chunks these snapshots need.
-fn needed_bytes(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Array<u32>> {
+/// Returns for each frame how many bytes of its chunks these snapshots need, and the ordinals of these chunks.
+fn needed_bytes(
+    repository: &Repository,
+    loaded: &LoadedIndex,
+    snapshots: &[SnapshotInfo],
+) -> Result<(Array<u32>, Bits)> {
     let (index, scratch) = (&loaded.index, repository.scratch());
     let reader = repository.tree_reader()?;
     let mut reach = Reach::new(repository, &reader);
@@ -104,18 +136,7 @@ fn needed_bytes(repository: &Repository, loaded: &LoadedIndex, snapshots: &[Snap
         reach.visit(&info.snapshot.root, &mut need)?;
     }
     repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
-    Ok(needed)
-}
-
-/// Returns pairs of a frame and a base frame, and the same the other way round.
-fn dependencies(repository: &Repository, loaded: &LoadedIndex) -> Result<(Pairs, Pairs)> {
-    let scratch = repository.scratch();
-    if !loaded.index.has_deltas() {
-        let none = || PairSorter::new(&scratch).finish();
-        return Ok((none()?, none()?));
-    }
-    let mut dependencies = Dependencies::read(&scratch, loaded, None, &repository.monitor)?;
-    Ok((dependencies.bases(&scratch)?, dependencies.into_dependents()))
+    Ok((needed, met))
 }
 
 /// Returns these frames with all that they are decoded from.

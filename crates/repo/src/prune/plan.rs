@@ -56,11 +56,7 @@ impl Plan {
                     continue;
                 }
                 // The rest of it is freed while its pack goes anyway.
-                if encodes
-                    && facts.is_needed(frame_number)?
-                    && facts.is_partly_needed(frame_number, &frame)?
-                    && !facts.has_dependents(frame_number)?
-                {
+                if encodes && facts.is_free_to_shrink(frame_number, &frame)? {
                     anew.insert(frame_number);
                 }
                 match anew.contains(frame_number) {

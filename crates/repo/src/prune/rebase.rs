@@ -1,8 +1,8 @@
 //! Which frames are encoded anew, so that their bases can go.
 //!
-//! A frame that no snapshot needs stays as long as others are encoded against it. When the chunks of these are
-//! stored again, against what snapshots need, both go. Chunks that are bases of frames outside are stored again, too,
-//! and become no deeper than they were: a base counts only in a frame that is less deep.
+//! A chunk that no snapshot needs stays as long as others are encoded against it. When these are stored again, against
+//! what snapshots need, it goes. Chunks that snapshots need can be bases of frames that stay: they are stored again,
+//! too, and become no deeper than they were, since a base counts only in a frame that is less deep.
 
 use std::collections::HashSet;
 
@@ -13,12 +13,12 @@ use crate::similar::DEPTH_MAX;
 use crate::{Repository, Result};
 
 /// Share of the bytes that are kept, from which on frames that only serve as bases are freed whatever it costs.
-const BASES_SHARE_MAX: f64 = 0.15;
+const BASES_SHARE_MAX: f64 = 0.08;
 /// Below this share, deltas that only serve as bases are not looked at.
 const DELTAS_SHARE_MIN: f64 = 0.01;
 /// Bytes of chunks that are encoded anew for each byte of a delta that is freed, at most: a second of one core frees
-/// 2 MB or more.
-const ENCODED_PER_FREED_MAX: u64 = 64;
+/// 6 MB or more.
+const ENCODED_PER_FREED_MAX: u64 = 16;
 /// Frames that are encoded anew together, at most, to free some deltas.
 const TOGETHER_MAX: usize = 4096;
 
@@ -53,7 +53,7 @@ pub(super) fn choose(loaded: &LoadedIndex, facts: &mut Facts, sealed_max: u64) -
             if !facts.is_needed(number)? {
                 bases += sealed;
                 deltas += if frame.depth > 0 { sealed } else { 0 };
-            } else if facts.is_partly_needed(number, &frame)? && facts.has_dependents(number)? {
+            } else if facts.is_partly_needed(number, &frame)? && facts.has_dependents_on_unneeded(number)? {
                 bases += sealed - facts.needed_part(number, &frame)?;
             }
         }
@@ -110,7 +110,9 @@ impl Choice<'_> {
                 && match facts.is_needed(number)? {
                     false => true,
                     true => {
-                        depth.is_none() && facts.is_partly_needed(number, &frame)? && facts.has_dependents(number)?
+                        depth.is_none()
+                            && facts.is_partly_needed(number, &frame)?
+                            && facts.has_dependents_on_unneeded(number)?
                     }
                 };
             if is_wanted {
@@ -121,35 +123,30 @@ impl Choice<'_> {
         Ok(found)
     }
 
-    /// Returns a frame with all that must be encoded anew so that it can go; none if that is more than `most` frames.
+    /// Returns a frame with all that must be encoded anew so that what is not needed of them can go; none if that is
+    /// more than `most` frames. What is needed is stored again, and goes on to be a base of others.
     fn together(&mut self, frame: u32, most: usize) -> Result<Option<Together>> {
         let mut together = Together::default();
-        let mut todo = vec![(frame, true)];
-        while let Some((number, goes)) = todo.pop() {
-            if !goes && self.anew.contains(number) || !together.frames.insert(number) {
+        let mut todo = vec![frame];
+        while let Some(number) = todo.pop() {
+            if self.anew.contains(number) || !together.frames.insert(number) {
                 continue;
             }
             if together.frames.len() > most {
                 return Ok(None);
             }
             let frame = self.loaded.index.frame(number);
-            let is_needed = self.facts.is_needed(number)?;
-            if !self.anew.contains(number) {
-                together.sealed += u64::from(frame.sealed);
-                together.encoded += u64::from(self.facts.bytes.get(number.into())?);
+            together.sealed += u64::from(frame.sealed);
+            together.encoded += u64::from(self.facts.bytes.get(number.into())?);
+            if frame.depth > 0 {
+                together.freed += u64::from(frame.sealed) - self.facts.needed_part(number, &frame)?;
             }
-            if !is_needed && frame.depth > 0 {
-                together.freed += u64::from(frame.sealed);
-            }
-            // What is needed is stored again, and goes on to be a base of others.
-            if goes || !is_needed {
-                let mut at = self.facts.dependents.start(number)?;
-                while let Some(dependent) = self.facts.dependents.second(at, number)? {
-                    if self.facts.kept.contains(dependent) {
-                        todo.push((dependent, false));
-                    }
-                    at += 1;
+            let mut at = self.facts.on_unneeded.start(number)?;
+            while let Some(dependent) = self.facts.on_unneeded.second(at, number)? {
+                if self.facts.kept.contains(dependent) {
+                    todo.push(dependent);
                 }
+                at += 1;
             }
         }
         Ok(Some(together))

@@ -94,7 +94,7 @@ impl Repository {
                 hidden.insert(frame);
             }
         }
-        drop(plan);
+        let unneeded = plan.facts.unneeded;
         loaded.index.hide(hidden);
         let cache = self.memory / READ_SHARE;
         let everything = self.loaded()?;
@@ -103,6 +103,7 @@ impl Repository {
             reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
             base_frames: held.frames,
             bases: Mutex::new(held.chunks),
+            unneeded: Mutex::new(unneeded),
             snapshots,
             beside,
         };

@@ -198,6 +198,15 @@ impl Bits {
         Ok(true)
     }
 
+    /// Returns the numbers below the limit, rounded up, that are not in the set.
+    pub(crate) fn complement(mut self) -> Result<Bits> {
+        for at in 0..self.0.len() {
+            let word = self.0.get(at)?;
+            self.0.set(at, !word)?;
+        }
+        Ok(self)
+    }
+
     /// Returns whether a number is in the set.
     pub(crate) fn contains(&mut self, number: u64) -> Result<bool> {
         Ok(self.0.get(number / 64)? >> (number % 64) & 1 == 1)
