@@ -125,6 +125,9 @@ pub enum Warning {
         /// How long, seconds.
         seconds: u64,
     },
+    /// A prune frees no bases, since the memory does not suffice to find what the chunks resemble that are encoded
+    /// against them: these would be stored whole.
+    EncodesNothingAnew,
     /// The repository's own folder is below a path to back up and was left out.
     OwnFolder {
         /// Path of the folder.

@@ -82,6 +82,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
              what is stored already",
         ),
+        Warning::EncodesNothingAnew => line(
+            "note: bases that no snapshot needs stay, since the memory does not suffice to encode anew what needs them: \
+             give this prune more with --memory",
+        ),
         Warning::WaitsForCaches { seconds } => line(&format!(
             "note: waiting for {seconds} s: in a network folder, other machines may not see before what was stored. \
              If nothing else works in this repository, --exclusive does not wait"

@@ -75,8 +75,9 @@ impl Again<'_> {
 }
 
 impl Repository {
-    /// Stores the chunks of hidden frames again. They are durable, and listed, when this returns.
-    pub(crate) fn store_again(&self, loaded: LoadedIndex, again: Again<'_>) -> Result<StoredAgain> {
+    /// Stores the chunks of hidden frames again. They are durable, and listed, when this returns. Does nothing and
+    /// returns `None` if the memory does not suffice to find what they resemble.
+    pub(crate) fn store_again(&self, loaded: LoadedIndex, again: Again<'_>) -> Result<Option<StoredAgain>> {
         let options = BackupOptions::default();
         let filter = std::sync::Arc::new(Filter::new(&options.excludes)?);
         let job = Job::new(
@@ -87,16 +88,19 @@ impl Repository {
             false,
             Some(Source::Again(Box::new(again))),
         );
+        if job.bases.is_none() {
+            return Ok(None);
+        }
         let built = build::run(&job, Input::Again, Baseline::default(), None);
         self.refresh();
         built?;
         self.monitor.check_cancelled()?;
         let tally = job.into_tally();
-        Ok(StoredAgain {
+        Ok(Some(StoredAgain {
             bytes: tally.counters.new_bytes,
             packs: tally.packs,
             stored: tally.counters.stored_bytes,
-        })
+        }))
     }
 }
 

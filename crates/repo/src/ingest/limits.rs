@@ -131,7 +131,8 @@ impl Limits {
 
     /// Returns what encoding against bases needs beside these: memory of each worker, and open groups.
     fn beside_bases(&self, frame: u32) -> u64 {
-        (self.workers * DELTA_CODER) as u64 + GROUPS_MAX as u64 * u64::from(frame)
+        // Half of the groups: hardly ever are all full at once, and others are counted with the frames.
+        (self.workers * DELTA_CODER) as u64 + u64::from(GROUPS_MAX / 2) * u64::from(frame)
     }
 
     /// Returns the largest total size of all buffers, without lent memory, bytes.

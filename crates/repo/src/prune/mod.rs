@@ -104,9 +104,9 @@ impl Repository {
                     summary.stored = self.stored_bytes()?;
                     return Ok(summary);
                 }
-                Emptied::Unreadable(error) => {
+                Emptied::Only(warning) => {
                     // What can be freed by moving alone is freed all the same.
-                    self.monitor.warn(Warning::Repository { error });
+                    self.monitor.warn(warning);
                     encodes = false;
                 }
                 Emptied::Overtaken => {}
@@ -150,8 +150,9 @@ impl Repository {
             drop((loaded, plan));
         } else {
             match self.encode_anew(loaded, plan, &snapshots, summary) {
-                Err(error) if error.is_fault() => return Ok(Emptied::Unreadable(error)),
-                encoded => encoded?,
+                Err(error) if error.is_fault() => return Ok(Emptied::Only(Warning::Repository { error })),
+                Ok(false) => return Ok(Emptied::Only(Warning::EncodesNothingAnew)),
+                encoded => encoded.map(drop)?,
             }
         }
         let Some(Condemnation { entry, known }) = self.condemnation(&before, goes)? else {
@@ -321,8 +322,8 @@ enum Emptied {
     Condemned(Box<Condemned>),
     /// Another pruner was faster.
     Overtaken,
-    /// A chunk that was to be encoded anew can't be read.
-    Unreadable(Error),
+    /// Nothing can be encoded anew, for this reason.
+    Only(Warning),
 }
 
 /// An entry that condemns packs, if any can go, and what was looked at for it.

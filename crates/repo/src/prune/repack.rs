@@ -74,7 +74,8 @@ impl Repository {
         Ok((moved, goes))
     }
 
-    /// Stores the chunks again that are in frames which go and are not moved.
+    /// Stores the chunks again that are in frames which go and are not moved. Returns whether the memory suffices
+    /// for that.
     ///
     /// # Errors
     /// Damage of what is to be read. What was stored before it is listed, and is a copy.
@@ -84,7 +85,7 @@ impl Repository {
         mut plan: Plan,
         snapshots: &[SnapshotInfo],
         summary: &mut PruneSummary,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let scratch = self.scratch();
         let held = HeldBases::find(self, &scratch, &loaded, &mut plan.facts, &plan.anew)?;
         let mut hidden = NumberSet::default();
@@ -107,11 +108,13 @@ impl Repository {
             snapshots,
             beside,
         };
-        let stored = self.store_again(loaded, again)?;
+        let Some(stored) = self.store_again(loaded, again)? else {
+            return Ok(false);
+        };
         summary.encoded_anew += stored.bytes;
         summary.packs_written += stored.packs;
         summary.written += stored.stored;
-        Ok(())
+        Ok(true)
     }
 
     /// Lists the packs that no trusted index file lists, if all their frames count.
