@@ -83,8 +83,8 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
              what is stored already",
         ),
         Warning::EncodesNothingAnew => line(
-            "note: bases that no snapshot needs stay, since the memory does not suffice to encode anew what needs them: \
-             give this prune more with --memory",
+            "note: bases that no snapshot needs stay, since the memory does not suffice to encode anew what needs \
+             them: give this prune more with --memory",
         ),
         Warning::WaitsForCaches { seconds } => line(&format!(
             "note: waiting for {seconds} s: in a network folder, other machines may not see before what was stored. \
