@@ -112,32 +112,32 @@ pub(crate) enum Locality {
 enum Layer {
     /// The chunk can be any base of another. A single page in common shows in only about two
     /// features, so the table holds all of them.
-    AnyBase,
+    Any,
     /// The chunk can only be a first base, so it matters only if it shares most features. A few
     /// indexed features find it; the others are compared afterwards.
-    FirstBase,
+    First,
     /// The same of deep chunks. Of a chain of versions most are here, and the less deep ones that later versions
     /// return to stay in the table before.
-    DeepBase,
+    Deep,
 }
 
 impl Layer {
-    const ALL: [Layer; 3] = [Layer::AnyBase, Layer::FirstBase, Layer::DeepBase];
+    const ALL: [Layer; 3] = [Layer::Any, Layer::First, Layer::Deep];
 
     /// Returns the layer of chunks of this depth.
     fn of(depth: u8) -> Layer {
         match depth {
-            ..ANY_BASE_DEPTH_END => Layer::AnyBase,
-            ANY_BASE_DEPTH_END..DEEP_BASE_DEPTH => Layer::FirstBase,
-            DEEP_BASE_DEPTH.. => Layer::DeepBase,
+            ..ANY_BASE_DEPTH_END => Layer::Any,
+            ANY_BASE_DEPTH_END..DEEP_BASE_DEPTH => Layer::First,
+            DEEP_BASE_DEPTH.. => Layer::Deep,
         }
     }
 
     /// Returns how many of a chunk's features, the largest ones, are put into its tables.
     fn features(self) -> usize {
         match self {
-            Layer::AnyBase => FEATURES,
-            Layer::FirstBase | Layer::DeepBase => FEATURES_FIRST_BASE,
+            Layer::Any => FEATURES,
+            Layer::First | Layer::Deep => FEATURES_FIRST_BASE,
         }
     }
 
@@ -261,7 +261,7 @@ impl Similar {
         for (depth, chunks) in chunks {
             stored[Layer::of(depth) as usize] += chunks;
         }
-        let first_only = stored[Layer::FirstBase as usize] + stored[Layer::DeepBase as usize];
+        let first_only = stored[Layer::First as usize] + stored[Layer::Deep as usize];
         let beside = first_only.saturating_mul((FEATURES * size_of::<u32>()) as u64);
         similar.index_memory = memory.saturating_sub(beside);
         let entries = Layer::ALL.map(|layer| {
@@ -343,7 +343,7 @@ impl Similar {
         if depth < DEPTH_MAX && !sketch.features().is_empty() {
             let (layer, before) = (Layer::of(depth), self.features.len());
             let partition = self.newest(layer);
-            let sketch = if layer != Layer::AnyBase {
+            let sketch = if layer != Layer::Any {
                 self.features
                     .extend(sketch.features().iter().map(|&feature| feature as u32));
                 sketch.largest(FEATURES_FIRST_BASE)
@@ -447,8 +447,8 @@ impl Similar {
                 depth: known.depth,
             };
             let shared = match Layer::of(known.depth) {
-                Layer::AnyBase => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
-                Layer::FirstBase | Layer::DeepBase => {
+                Layer::Any => hits.iter().fold(0, |shared, (_, feature)| shared | feature),
+                Layer::First | Layer::Deep => {
                     let first = known.features.wrapping_sub(self.features_forgotten) as usize;
                     shared(sketch, self.features.range(first..first + usize::from(known.count)))
                 }
