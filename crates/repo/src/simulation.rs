@@ -7,7 +7,7 @@
 //!
 //! Of the threads of a simulated process one runs at a time. It goes on until it has to wait for another; then the
 //! seed says which is next. So what a process does follows from its seed and from what it reads. What threads wait
-//! for is in [`threads`](crate::threads).
+//! for is in `threads`.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
