@@ -650,11 +650,11 @@ mod tests {
         };
         assert_eq!(found(&whole), [0], "it has all, and nothing is left for the other");
         assert_eq!(found(&Sketch::of(smaller.iter().copied())), [1]);
-        let one_and_smaller = whole.features()[..1]
+        let three_and_smaller = whole.features()[..3]
             .iter()
             .chain(&smaller[..20])
-            .chain(&other.features()[20..]);
-        assert_eq!(found(&Sketch::of(one_and_smaller.copied())), [0]);
+            .chain(&other.features()[23..]);
+        assert_eq!(found(&Sketch::of(three_and_smaller.copied())), [0]);
     }
 
     #[test]
@@ -687,7 +687,7 @@ mod tests {
         for _ in 0..2 * ibid_delta::FeatureIndex::POSTING_MAX {
             add(3, &table);
         }
-        let deep = add(2, &log);
+        let deep = add(1, &log);
         let mut bases = Vec::new();
         let page = Sketch::of(table.iter().chain(&log).copied());
         // Bases that are read anyway come first.
