@@ -18,7 +18,7 @@ use super::sampling::FileClass;
 use super::work::{Batch, Part, SmallFile};
 use crate::index::{LoadedIndex, NumberSet, Place};
 use crate::read::ChunkReader;
-use crate::scratch::Bits;
+use crate::scratch::{Array, Bits};
 use crate::similar::DEPTH_MAX;
 use crate::source::Filter;
 use crate::tree::Reach;
@@ -30,8 +30,9 @@ pub(crate) struct Again<'a> {
     pub(crate) reader: ChunkReader<'a>,
     /// Frames with chunks against which frames are encoded that stay.
     pub(crate) base_frames: NumberSet,
-    /// These chunks, by their ordinals in the index: none may become deeper than it is.
-    pub(crate) bases: Mutex<Bits>,
+    /// The depth of the least deep frame that stays and is encoded against a chunk, by the chunk's ordinal; 0 if
+    /// there is none. A base is less deep than what is encoded against it.
+    pub(crate) dependents: Mutex<Array<u8>>,
     /// Chunks that no snapshot needs, by their ordinals: no others are encoded against them.
     pub(crate) unneeded: Mutex<Bits>,
     /// The snapshots that need the chunks, the oldest first.
@@ -67,10 +68,10 @@ impl Again<'_> {
         Ok(!unneeded.contains(loaded.index.ordinal(place))?)
     }
 
-    /// Returns whether frames that stay are encoded against a chunk in this place.
-    fn is_base(&self, loaded: &LoadedIndex, place: Place) -> Result<bool> {
-        let mut bases = self.bases.lock().expect("no holder of this lock panics");
-        bases.contains(loaded.index.ordinal(place))
+    /// Returns how deep a chunk in this place may become; `None` if no frame that stays is encoded against it.
+    fn depth_max(&self, loaded: &LoadedIndex, place: Place) -> Result<Option<u8>> {
+        let mut dependents = self.dependents.lock().expect("no holder of this lock panics");
+        Ok(dependents.get(loaded.index.ordinal(place))?.checked_sub(1))
     }
 }
 
@@ -180,7 +181,8 @@ impl Sending<'_> {
             .flat_map(|listed| &listed.blobs);
         let blobs: Vec<Blob> = blobs.cloned().collect();
         for (slot, blob) in (0..).zip(blobs) {
-            if self.again.is_base(&self.job.loaded, Place { frame: number, slot })? {
+            let place = Place { frame: number, slot };
+            if self.again.depth_max(&self.job.loaded, place)?.is_some() {
                 self.chunk(&blob.id, blob.length, pack.kind)?;
             }
         }
@@ -214,10 +216,7 @@ impl Sending<'_> {
             let sent = self.outlets.events.send(Event::Metadata(chunk));
             return self.note(sent.map_err(Disconnected::from));
         }
-        let depth_max = match self.again.is_base(&self.job.loaded, place)? {
-            true => index.frame(place.frame).depth,
-            false => DEPTH_MAX,
-        };
+        let depth_max = self.again.depth_max(&self.job.loaded, place)?.unwrap_or(DEPTH_MAX);
         self.chunks.push(StoredChunk {
             id: *id,
             length,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use super::facts::Facts;
 use crate::index::{LoadedIndex, NumberSet, find_base};
-use crate::scratch::{Bits, Scratch};
+use crate::scratch::{Array, Scratch};
 use crate::similar::DEPTH_MAX;
 use crate::{Repository, Result};
 
@@ -165,8 +165,8 @@ impl Choice<'_> {
 
 /// Chunks of frames that go, against which frames that stay are encoded.
 pub(super) struct HeldBases {
-    /// The chunks, by their ordinals.
-    pub(super) chunks: Bits,
+    /// For each chunk, by its ordinal, the depth of the least deep of these frames; 0 if there is none.
+    pub(super) depths: Array<u8>,
     /// The frames that have them.
     pub(super) frames: NumberSet,
 }
@@ -182,7 +182,7 @@ impl HeldBases {
     ) -> Result<HeldBases> {
         let index = &loaded.index;
         let mut held = HeldBases {
-            chunks: Bits::new(scratch, index.ordinals())?,
+            depths: Array::zeros(scratch, index.ordinals())?,
             frames: NumberSet::default(),
         };
         let stays = |facts: &Facts, frame| facts.kept.contains(frame) && !anew.contains(frame);
@@ -206,7 +206,11 @@ impl HeldBases {
                 }
                 for base in &listed.bases {
                     if let Some(place) = find_base(loaded, *base, listed.depth).filter(|at| anew.contains(at.frame)) {
-                        held.chunks.insert(index.ordinal(place))?;
+                        let ordinal = index.ordinal(place);
+                        let before = held.depths.get(ordinal)?;
+                        if before == 0 || listed.depth < before {
+                            held.depths.set(ordinal, listed.depth)?;
+                        }
                         held.frames.insert(place.frame);
                     }
                 }

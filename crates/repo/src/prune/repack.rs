@@ -103,7 +103,7 @@ impl Repository {
         let again = Again {
             reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
             base_frames: held.frames,
-            bases: Mutex::new(held.chunks),
+            dependents: Mutex::new(held.depths),
             unneeded: Mutex::new(unneeded),
             snapshots,
             beside,
