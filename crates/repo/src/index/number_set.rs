@@ -22,6 +22,13 @@ impl NumberSet {
         is_new
     }
 
+    /// Removes a number, if it is there.
+    pub(crate) fn remove(&mut self, number: u32) {
+        if let Some(word) = self.words.get_mut(number as usize / 64) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+
     /// Returns whether a number is in the set.
     pub(crate) fn contains(&self, number: u32) -> bool {
         let word = self.words.get(number as usize / 64);

@@ -5,8 +5,7 @@
 use std::sync::Mutex;
 
 use ibid_format::ChunkId;
-use ibid_format::frame::Blob;
-use ibid_format::pack::{PackKind, PackSummary};
+use ibid_format::pack::PackKind;
 
 use super::build;
 use super::fingerprint::Span;
@@ -16,10 +15,9 @@ use super::options::BackupOptions;
 use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
 use super::work::{Batch, Part, SmallFile};
-use crate::index::{LoadedIndex, NumberSet, Place};
+use crate::index::{LoadedIndex, Place};
 use crate::read::ChunkReader;
-use crate::scratch::{Array, Bits};
-use crate::similar::DEPTH_MAX;
+use crate::scratch::Bits;
 use crate::source::Filter;
 use crate::tree::Reach;
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo};
@@ -28,11 +26,6 @@ use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo};
 pub(crate) struct Again<'a> {
     /// Reads chunks where they are.
     pub(crate) reader: ChunkReader<'a>,
-    /// Frames with chunks against which frames are encoded that stay.
-    pub(crate) base_frames: NumberSet,
-    /// The depth of the least deep frame that stays and is encoded against a chunk, by the chunk's ordinal; 0 if
-    /// there is none. A base is less deep than what is encoded against it.
-    pub(crate) dependents: Mutex<Array<u8>>,
     /// Chunks that no snapshot needs, by their ordinals: no others are encoded against them.
     pub(crate) unneeded: Mutex<Bits>,
     /// The snapshots that need the chunks, the oldest first.
@@ -55,7 +48,6 @@ pub(crate) struct StoredAgain {
 pub(crate) struct StoredChunk {
     id: ChunkId,
     length: u32,
-    depth_max: u8,
 }
 
 impl Again<'_> {
@@ -66,12 +58,6 @@ impl Again<'_> {
         }
         let mut unneeded = self.unneeded.lock().expect("no holder of this lock panics");
         Ok(!unneeded.contains(loaded.index.ordinal(place))?)
-    }
-
-    /// Returns how deep a chunk in this place may become; `None` if no frame that stays is encoded against it.
-    fn depth_max(&self, loaded: &LoadedIndex, place: Place) -> Result<Option<u8>> {
-        let mut dependents = self.dependents.lock().expect("no holder of this lock panics");
-        Ok(dependents.get(loaded.index.ordinal(place))?.checked_sub(1))
     }
 }
 
@@ -115,8 +101,6 @@ struct Sending<'j> {
     bytes: u64,
     /// Chunks that were sent, by their ordinals.
     sent: Bits,
-    /// The directory that was read last.
-    directory: Option<PackSummary>,
     is_disconnected: bool,
 }
 
@@ -137,7 +121,6 @@ pub(super) fn walk(job: &Job<'_>, outlets: &Outlets) -> std::result::Result<Resu
         chunks: Vec::new(),
         bytes: 0,
         sent,
-        directory: None,
         is_disconnected: false,
     };
     let done = sending.all();
@@ -159,34 +142,9 @@ impl Sending<'_> {
         let repository = self.job.repository;
         let each = &mut |id: &ChunkId, length, kind| self.chunk(id, length, kind);
         repository.visit_checkpoints(&mut reach, again.snapshots, each)?;
-        for frame in again.base_frames.iter() {
-            self.bases_of(frame)?;
-        }
         self.flush()?;
         let flushed = self.batches.flush();
         self.note(flushed)
-    }
-
-    /// Sends the chunks of a frame against which others are encoded that stay.
-    fn bases_of(&mut self, number: u32) -> Result<()> {
-        let (index, files) = (&self.job.loaded.index, &self.job.repository.files);
-        let frame = index.frame(number);
-        let pack = index.pack(frame.pack);
-        if self.directory.as_ref().is_none_or(|directory| directory.id != pack.id) {
-            self.directory = Some(files.read_directory(pack.id, pack.size)?);
-        }
-        let frames = self.directory.iter().flat_map(|directory| &directory.frames);
-        let blobs = frames
-            .filter(|listed| listed.offset == frame.offset)
-            .flat_map(|listed| &listed.blobs);
-        let blobs: Vec<Blob> = blobs.cloned().collect();
-        for (slot, blob) in (0..).zip(blobs) {
-            let place = Place { frame: number, slot };
-            if self.again.depth_max(&self.job.loaded, place)?.is_some() {
-                self.chunk(&blob.id, blob.length, pack.kind)?;
-            }
-        }
-        Ok(())
     }
 
     /// Notes that the receivers are gone.
@@ -216,12 +174,7 @@ impl Sending<'_> {
             let sent = self.outlets.events.send(Event::Metadata(chunk));
             return self.note(sent.map_err(Disconnected::from));
         }
-        let depth_max = self.again.depth_max(&self.job.loaded, place)?.unwrap_or(DEPTH_MAX);
-        self.chunks.push(StoredChunk {
-            id: *id,
-            length,
-            depth_max,
-        });
+        self.chunks.push(StoredChunk { id: *id, length });
         self.bytes += u64::from(length);
         if self.bytes >= BATCH_BYTES as u64 {
             self.flush()?;
@@ -250,8 +203,7 @@ pub(super) fn read(job: &Job<'_>, batch: &mut Batch, chunks: &[StoredChunk]) -> 
         again.reader.read(&chunk.id, chunk.length, &mut batch.data)?;
         ProgressCounters::add(&job.monitor.counters.bytes, chunk.length.into());
         batch.bytes_read += u64::from(chunk.length);
-        let mut span = Span::new(start, chunk.length as usize, FileClass::NEW);
-        span.depth_max = chunk.depth_max;
+        let span = Span::new(start, chunk.length as usize, FileClass::NEW);
         batch.parts.push(Part::Chunk(span));
     }
     Ok(first..batch.parts.len())

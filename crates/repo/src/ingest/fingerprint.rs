@@ -8,7 +8,7 @@ use ibid_format::{ChunkId, Fingerprinter};
 use super::job::Job;
 use super::options::Similarity;
 use super::sampling::{FileClass, SAMPLE_EVERY};
-use crate::similar::{self, DEPTH_MAX};
+use crate::similar;
 
 /// Sketches of the chunks in a buffer that the index did not know when they were analyzed.
 #[derive(Default)]
@@ -34,8 +34,6 @@ pub(crate) struct Span {
     /// Whether a pack lists the chunk, so that no base need be searched. The index tells whether it
     /// can be read.
     pub(crate) is_listed: bool,
-    /// Depth that its frame may have at most.
-    pub(crate) depth_max: u8,
 }
 
 impl Span {
@@ -48,7 +46,6 @@ impl Span {
             sketch: u32::MAX,
             kind,
             is_listed: false,
-            depth_max: DEPTH_MAX,
         }
     }
 

@@ -24,7 +24,7 @@ const GROUP_AGE_MAX: u64 = 48;
 /// Number of adjacent depths that share a group. Sharing fills groups sooner and makes few chunks
 /// deeper than necessary.
 const GROUP_DEPTHS: u8 = 2;
-/// Groups that are open at once, at most; but for a prune that must not make some chunks deeper.
+/// Groups that are open at once, at most.
 pub(super) const GROUPS_MAX: u8 = DEPTH_MAX.div_ceil(GROUP_DEPTHS);
 
 /// Groups in which chunks with bases wait to be encoded together.
@@ -42,7 +42,6 @@ pub(super) struct DeltaGroups<'j> {
     recent_max: usize,
     /// Open groups by the depth of their deepest base, so many depths each.
     pub(super) open: Vec<OpenGroup>,
-    depths: u8,
     /// Sketches of chunks without bases in the frame that is being gathered.
     pub(super) unlike: Vec<(Place, Sketch)>,
     /// Number of chunks stored so far.
@@ -68,9 +67,6 @@ impl<'j> DeltaGroups<'j> {
                 since: 0,
             })
         };
-        // Where some chunks must not become deeper than they are, none does for the sake of others.
-        let limits_depths = job.again().is_some_and(|again| !again.base_frames.is_empty());
-        let depths = if limits_depths { 1 } else { GROUP_DEPTHS };
         let kept = job.limits.bases + job.limits.bases_lent;
         Ok(DeltaGroups {
             similar: None,
@@ -78,8 +74,7 @@ impl<'j> DeltaGroups<'j> {
             bases,
             recent: Recency::default(),
             recent_max: (kept / u64::from(job.repository.config.frame_size)) as usize,
-            open: (0..DEPTH_MAX.div_ceil(depths)).map(open).collect::<Result<_>>()?,
-            depths,
+            open: (0..GROUPS_MAX).map(open).collect::<Result<_>>()?,
             unlike: Vec::new(),
             clock: 0,
             found: Vec::new(),
@@ -110,9 +105,8 @@ impl<'j> DeltaGroups<'j> {
         span: &Span,
         search: &mut SimilaritySearch,
     ) -> Option<usize> {
-        let (bytes, depth_max) = (u64::from(span.length), span.depth_max);
-        let is_found =
-            self.look(job, sketch, depth_max) || self.fetch(job, sketch) && self.look(job, sketch, depth_max);
+        let bytes = u64::from(span.length);
+        let is_found = self.look(job, sketch) || self.fetch(job, sketch) && self.look(job, sketch);
         let similar = self.similar.as_ref().expect("prepared before");
         search.chunks += 1;
         if !is_found && similar.is_limited() {
@@ -129,12 +123,11 @@ impl<'j> DeltaGroups<'j> {
         }
         self.recent.shrink(self.recent_max);
         let deepest = self.found.iter().map(|base| base.depth).max()?;
-        Some(usize::from(deepest / self.depths))
+        Some(usize::from(deepest / GROUP_DEPTHS))
     }
 
-    /// Looks for bases in memory that are less deep than `depth_max`. Returns whether they share at least half of
-    /// the features.
-    fn look(&mut self, job: &Job<'_>, sketch: &Sketch, depth_max: u8) -> bool {
+    /// Looks for bases in memory. Returns whether they share at least half of the features.
+    fn look(&mut self, job: &Job<'_>, sketch: &Sketch) -> bool {
         let locality = |place: Place| {
             let index = &job.loaded.index;
             let is_stored = || {
@@ -152,7 +145,7 @@ impl<'j> DeltaGroups<'j> {
             }
         };
         let similar = self.similar.as_mut().expect("prepared before");
-        similar.bases(sketch, depth_max, locality, &mut self.found)
+        similar.bases(sketch, locality, &mut self.found)
     }
 
     /// Brings sketches into memory that this one may resemble. Returns whether there are more now.

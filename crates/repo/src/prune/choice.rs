@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 
 use ibid_format::pack::PackKind;
 
-use super::facts::{Facts, UNUSED_SHARE_MIN};
+use super::facts::Facts;
 use super::rules::{self, Rule};
 use crate::Result;
 use crate::index::{LoadedIndex, NumberSet};
 
 /// Bytes that are moved for one that is freed, at most.
 const MOVED_PER_FREED_MAX: u64 = 8;
+/// A pack with a smaller share of what is not needed is left as it is: to free a byte would take eight that are
+/// moved, read and written.
+const UNUSED_SHARE_MIN: f64 = 0.2;
 /// Packs of about one size are merged when they are so many.
 const ALIKE: usize = 8;
 

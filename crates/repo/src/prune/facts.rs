@@ -7,9 +7,8 @@ use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
 
-/// A pack with a smaller share of what is not needed is left as it is: to free a byte would take eight that are
-/// moved, read and written.
-pub(super) const UNUSED_SHARE_MIN: f64 = 0.2;
+/// A frame with a smaller share of what is not needed is left as it is.
+const UNUSED_SHARE_MIN: f64 = 0.05;
 
 /// What is known of the frames.
 pub(super) struct Facts {
@@ -22,10 +21,8 @@ pub(super) struct Facts {
     /// Pairs of a frame and a base frame, and the other way round.
     pub(super) bases: Pairs,
     pub(super) dependents: Pairs,
-    /// Those of the latter in which the base is a chunk that no snapshot needs.
-    pub(super) on_unneeded: Pairs,
-    /// The frames that are encoded against such chunks, each once.
-    on_unneeded_frames: NumberSet,
+    /// The frames that are encoded against chunks that no snapshot needs.
+    on_unneeded: NumberSet,
     /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
     lost: NumberSet,
 }
@@ -46,10 +43,10 @@ impl Facts {
             false => Dependencies::none(&repository.scratch())?,
         };
         let mut bases = dependencies.bases(&repository.scratch())?;
-        let (dependents, mut on_unneeded) = dependencies.into_dependents();
-        let mut on_unneeded_frames = NumberSet::default();
-        for at in 0..on_unneeded.len() {
-            on_unneeded_frames.insert(on_unneeded.get(at)?.1);
+        let (dependents, mut pairs) = dependencies.into_dependents();
+        let mut on_unneeded = NumberSet::default();
+        for at in 0..pairs.len() {
+            on_unneeded.insert(pairs.get(at)?.1);
         }
         let mut needed = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
@@ -64,7 +61,6 @@ impl Facts {
             bases,
             dependents,
             on_unneeded,
-            on_unneeded_frames,
             lost,
         })
     }
@@ -89,25 +85,32 @@ impl Facts {
         Ok(unneeded as f64 >= f64::from(frame.sealed) * UNUSED_SHARE_MIN)
     }
 
-    /// Returns whether frames that are kept are encoded against a chunk of this frame that no snapshot needs.
-    pub(super) fn has_dependents_on_unneeded(&mut self, frame: u32) -> Result<bool> {
-        let mut at = self.on_unneeded.start(frame)?;
-        while let Some(dependent) = self.on_unneeded.second(at, frame)? {
+    /// Calls `each` with the frames that are kept and encoded against chunks of this one.
+    pub(super) fn each_dependent(&mut self, frame: u32, mut each: impl FnMut(u32)) -> Result<()> {
+        let mut at = self.dependents.start(frame)?;
+        while let Some(dependent) = self.dependents.second(at, frame)? {
             if self.kept.contains(dependent) {
-                return Ok(true);
+                each(dependent);
             }
             at += 1;
         }
-        Ok(false)
+        Ok(())
     }
 
-    /// Returns whether the rest of a frame that is needed in part is freed if that part is stored again: neither is
-    /// the rest a base of others, nor are its own bases.
+    /// Returns whether frames that are kept are encoded against chunks of this one.
+    pub(super) fn is_base(&mut self, frame: u32) -> Result<bool> {
+        let mut is_base = false;
+        self.each_dependent(frame, |_| is_base = true)?;
+        Ok(is_base)
+    }
+
+    /// Returns whether the rest of a frame that is needed in part is freed if that part is stored again: it is no base
+    /// of others, and none of its own bases is without need.
     pub(super) fn is_free_to_shrink(&mut self, number: u32, frame: &Frame) -> Result<bool> {
         Ok(self.is_needed(number)?
             && self.is_partly_needed(number, frame)?
-            && !self.on_unneeded_frames.contains(number)
-            && !self.has_dependents_on_unneeded(number)?)
+            && !self.on_unneeded.contains(number)
+            && !self.is_base(number)?)
     }
 }
 

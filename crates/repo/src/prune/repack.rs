@@ -9,7 +9,6 @@ use ibid_format::pack::{FrameSummary, PackBuilder, PackKind};
 
 use super::PruneSummary;
 use super::plan::Plan;
-use super::rebase::HeldBases;
 use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
 use crate::ingest::Again;
 use crate::layout::{folder, name_in, new_id};
@@ -86,8 +85,6 @@ impl Repository {
         snapshots: &[SnapshotInfo],
         summary: &mut PruneSummary,
     ) -> Result<bool> {
-        let scratch = self.scratch();
-        let held = HeldBases::find(self, &scratch, &loaded, &mut plan.facts, &plan.anew)?;
         let mut hidden = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
             // New deltas against what only serves as a base would have to be encoded anew again.
@@ -102,8 +99,6 @@ impl Repository {
         let beside = cache + everything.index.bytes();
         let again = Again {
             reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
-            base_frames: held.frames,
-            dependents: Mutex::new(held.depths),
             unneeded: Mutex::new(unneeded),
             snapshots,
             beside,

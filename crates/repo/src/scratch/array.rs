@@ -34,7 +34,7 @@ macro_rules! elements {
     )*};
 }
 
-elements!(u8 u32 u64 u128);
+elements!(u32 u64 u128);
 
 /// Elements by position. They are in memory while they take at most
 /// [`IndexLimits::arrays`](crate::index::IndexLimits), and otherwise in a temporary file of which as

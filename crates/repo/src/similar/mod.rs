@@ -365,11 +365,10 @@ impl Similar {
     /// Fills `bases` with the chunks that together share most features with this sketch, the best
     /// first. Each shares features that the earlier ones do not. Leaves `bases` empty if too few
     /// features are found. `locality` returns how quickly a place can be read, or `None` if it
-    /// can't be read. All are less deep than `depth_max`. Returns whether they share at least half of its features.
+    /// can't be read. Returns whether they share at least half of its features.
     pub(crate) fn bases(
         &mut self,
         sketch: &Sketch,
-        depth_max: u8,
         locality: impl Fn(Place) -> Option<Locality>,
         bases: &mut Vec<Base>,
     ) -> bool {
@@ -384,7 +383,6 @@ impl Similar {
             } else {
                 ANY_BASE_DEPTH_END
             };
-            let depth_end = depth_end.min(depth_max);
             let cost = |found: &Match| {
                 let gain = (found.shared & !covered).count_ones();
                 let is_recent = found.locality == Locality::Recent;
@@ -612,7 +610,7 @@ mod tests {
         }
         let mut bases = Vec::new();
         let is_found = |&chunk: &u64| {
-            similar.bases(&sketch(chunk), DEPTH_MAX, |_| Some(Locality::Distant), &mut bases);
+            similar.bases(&sketch(chunk), |_| Some(Locality::Distant), &mut bases);
             bases.first().is_some_and(|base| u64::from(base.number) == chunk)
         };
         (0..chunks).filter(is_found).count()
@@ -645,7 +643,7 @@ mod tests {
         similar.add(place(1), 0, &Sketch::of(smaller.iter().copied()));
         let mut found = |sketch: &Sketch| {
             let mut bases = Vec::new();
-            similar.bases(sketch, DEPTH_MAX, |_| Some(Locality::Distant), &mut bases);
+            similar.bases(sketch, |_| Some(Locality::Distant), &mut bases);
             bases.iter().map(|base| base.number).collect::<Vec<_>>()
         };
         assert_eq!(found(&whole), [0], "it has all, and nothing is left for the other");
@@ -698,7 +696,7 @@ mod tests {
                 Locality::Distant
             })
         };
-        similar.bases(&page, DEPTH_MAX, locality, &mut bases);
+        similar.bases(&page, locality, &mut bases);
         let found: Vec<u32> = bases.iter().map(|base| base.number).collect();
         assert_eq!(found, [deep, shallow]);
     }
