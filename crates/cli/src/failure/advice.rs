@@ -97,6 +97,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
              it then."
         }
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
+        RepoError::NothingLeft { .. } => "Give patterns that match less, or forget it with `ibid forget`.",
         RepoError::UnknownSnapshot { .. } => "`ibid snapshots` lists them.",
         RepoError::AmbiguousSnapshot { .. } => "Give more digits of its id.",
         RepoError::WouldOverwrite { .. } => {
