@@ -37,7 +37,7 @@ pub(crate) use rewrite::RewriteArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tag::TagCommand;
-pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span};
+pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span, tags};
 
 const AFTER_HELP: &str = "\
 Snapshots:

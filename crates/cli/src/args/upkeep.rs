@@ -77,7 +77,7 @@ pub(crate) struct RuleArgs {
     #[arg(long, value_name = "SPAN")]
     pub(crate) keep_within: Option<KeepWithin>,
     /// Keep all with these tags, separated by commas; repeated: with any of the lists
-    #[arg(long, value_name = "TAGS", add = complete::tags())]
+    #[arg(long, value_name = "TAGS", value_parser = tag_list, add = complete::tags())]
     pub(crate) keep_tag: Vec<String>,
 }
 
@@ -143,6 +143,19 @@ Examples:
   ibid sessions --json")]
 pub(crate) struct SessionsArgs {}
 
+/// Parses `release,laptop`. An empty list would keep nothing, as if a script's variable was not set.
+fn tag_list(text: &str) -> Result<String, String> {
+    match tags(text).next() {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected a tag, or several separated by commas".to_owned()),
+    }
+}
+
+/// Returns the tags of a list.
+pub(crate) fn tags(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|tag| !tag.is_empty())
+}
+
 /// Parses `5%` or `10GiB`.
 fn limit(text: &str) -> Result<Limit, String> {
     match text.ends_with('%') {
@@ -179,6 +192,15 @@ mod tests {
         assert_eq!(limit("1GiB"), Ok(Limit::Bytes(1 << 30)));
         assert_eq!(limit("0"), Ok(Limit::Bytes(0)));
         assert!(limit("x").is_err());
+    }
+
+    #[test]
+    fn a_list_of_tags_has_one() {
+        assert!(tag_list("release").is_ok() && tag_list("a, b,").is_ok());
+        for text in ["", " ", ",", " , "] {
+            assert!(tag_list(text).is_err(), "{text:?}");
+        }
+        assert_eq!(tags("a, b,,c,").collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[test]

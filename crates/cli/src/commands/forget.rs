@@ -8,7 +8,7 @@ use ibid_terminal::number::counted;
 
 use super::open::{Context, Opened};
 use super::{PROGRAM, prune};
-use crate::args::{ForgetArgs, GroupName, RuleArgs};
+use crate::args::{self, ForgetArgs, GroupName, RuleArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Forgotten};
 
@@ -21,7 +21,8 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let groups = match (args.snapshots.as_slice(), policy.is_empty()) {
         ([], true) => {
             return Err(Failure::Usage(
-                "nothing to forget was named. Name snapshots, or give rules such as --keep-daily 7".to_owned(),
+                "nothing to forget was named. Name snapshots, or give rules such as --keep-daily 7; one with 0 is none"
+                    .to_owned(),
             ));
         }
         ([], false) => {
@@ -63,7 +64,7 @@ fn named_groups(opened: &Opened, args: &ForgetArgs, named: &[String]) -> Result<
 
 fn policy(rules: &RuleArgs) -> KeepPolicy {
     let tags = rules.keep_tag.iter();
-    let tags = tags.map(|list| list.split(',').map(|tag| tag.trim().to_owned()).collect());
+    let tags = tags.map(|list| args::tags(list).map(str::to_owned).collect());
     KeepPolicy::default()
         .last(rules.keep_last)
         .hourly(rules.keep_hourly)

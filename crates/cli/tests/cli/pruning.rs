@@ -75,6 +75,20 @@ fn forgotten_snapshots_come_back_until_they_are_pruned() {
     assert!(home.ok(["forget", "--undo"]).contains("no snapshot was forgotten"));
 }
 
+/// A script whose variable is empty, or a comma too many, would otherwise forget everything.
+#[test]
+fn a_list_of_tags_to_keep_without_a_tag_is_refused() {
+    let home = home(2);
+    home.ok(["backup", "files", "--tag", "release, small"]);
+    for list in ["", ",", " "] {
+        home.fails(2, ["forget", "--keep-tag", list, "--yes"]);
+    }
+    assert_eq!(home.ids().len(), 3);
+    home.ok(["forget", "--keep-tag", "small,", "--yes"]);
+    assert_eq!(home.ids().len(), 1);
+    home.fails(2, ["forget", "--keep-last", "0", "--yes"]);
+}
+
 #[test]
 fn nothing_to_forget_is_a_wrong_command_line() {
     let home = home(1);
