@@ -240,6 +240,23 @@ fn only_the_end_of_the_log_matters() {
 }
 
 #[test]
+fn a_forgotten_snapshot_that_is_damaged_is_named() {
+    let storage = Arc::new(Memory::new());
+    let (repository, ids) = versions(storage.clone(), 3);
+    repository.forget(&ids[..2]).unwrap();
+    let name = Name::new(&format!("forgotten/{}", ids[0])).unwrap();
+    spoil(&storage, &name);
+    let mut damaged = Vec::new();
+    let left = repository.forgotten(|id, _| damaged.push(id)).unwrap();
+    assert_eq!((left[0].id, left.len(), &damaged[..]), (ids[1], 1, &ids[..1]));
+    let report = check(&repository);
+    assert!(
+        report.is_clean() && report.notes[0].object == name.as_str(),
+        "{report:#?}"
+    );
+}
+
+#[test]
 fn a_log_whose_end_is_gone_is_noticed_by_what_was_written_after_it() {
     let (storage, repository, _, last) = pruned();
     // An index file that was written after the last entry.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup, SnapshotInfo};
+use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup};
 use ibid_terminal::escape;
 use ibid_terminal::number::counted;
 
@@ -127,13 +127,25 @@ fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Res
 
 /// Brings back forgotten snapshots.
 fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Outcome> {
-    let mut forgotten = opened.repository.forgotten()?;
+    let (mut outcome, mut damaged) = (Outcome::Done, Vec::new());
+    let mut forgotten = opened.repository.forgotten(|id, error| damaged.push((id, error)))?;
+    let is_wanted = |id: &FileId| {
+        let begins = |wanted: &String| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+        args.snapshots.is_empty() || args.snapshots.iter().any(begins)
+    };
+    damaged.retain(|(id, _)| is_wanted(id));
+    let unreadable: Vec<FileId> = damaged.iter().map(|(id, _)| *id).collect();
+    for (_, error) in damaged {
+        outcome = Outcome::Partial;
+        print::failure(&error.into());
+    }
     let filter = super::open::filter(&args.select)?;
     forgotten.retain(|info| filter.matches(&info.snapshot));
     if !args.snapshots.is_empty() {
         for wanted in &args.snapshots {
-            let begins = |info: &SnapshotInfo| info.id.to_string().starts_with(&wanted.to_ascii_lowercase());
-            match forgotten.iter().filter(|info| begins(info)).count() {
+            let begins = |id: &&FileId| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+            let readable = forgotten.iter().map(|info| &info.id);
+            match readable.chain(&unreadable).filter(begins).count() {
                 0 => return Err(ibid_repo::Error::NotForgotten { wanted: wanted.clone() }.into()),
                 1 => {}
                 matches => {
@@ -142,14 +154,9 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
                 }
             }
         }
-        let is_wanted = |id: &FileId| {
-            args.snapshots
-                .iter()
-                .any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()))
-        };
         forgotten.retain(|info| is_wanted(&info.id));
     }
-    let (mut back, mut outcome) = (Vec::new(), Outcome::Done);
+    let mut back = Vec::new();
     for info in forgotten {
         let id = match args.dry_run {
             true => Ok(info.id),

@@ -90,6 +90,25 @@ fn a_list_of_tags_to_keep_without_a_tag_is_refused() {
 }
 
 #[test]
+fn a_forgotten_snapshot_that_is_damaged_is_named_and_the_others_come_back() {
+    let home = home(3);
+    let ids = home.ids();
+    home.ok(["forget", &ids[0], &ids[1]]);
+    let file = home.path("repo/forgotten").join(&ids[0]);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "damaged").unwrap();
+    let said = home.fails(3, ["forget", "--undo", &ids[0]]);
+    assert!(
+        said.contains(&ids[0]) && said.contains("cannot be brought back"),
+        "{said}"
+    );
+    let ran = home.run(["forget", "--undo"]);
+    assert!(ran.code == 3 && ran.err.contains(&ids[0]), "{ran:?}");
+    assert_eq!(home.ids().len(), 2);
+    assert!(home.ok(["check"]).contains("note: forgotten/"));
+}
+
+#[test]
 fn nothing_to_forget_is_a_wrong_command_line() {
     let home = home(1);
     assert!(home.fails(2, ["forget"]).contains("--keep-daily 7"));
