@@ -108,6 +108,22 @@ fn a_forgotten_snapshot_that_is_damaged_is_named_and_the_others_come_back() {
     assert!(home.ok(["check"]).contains("note: forgotten/"));
 }
 
+/// That a user may not write says nothing about the storage.
+#[test]
+fn a_storage_that_cannot_be_written_to_is_not_tried_out() {
+    let home = home(1);
+    let keys = home.path("repo/keys");
+    std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    let mut command = support::as_somebody(&home, &["storage", "test"]);
+    let ran = support::run(&mut command);
+    std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(ran.code == 1 && ran.out.is_empty(), "{ran:?}");
+    assert!(
+        ran.err.contains("permission denied") && !ran.err.contains("prune is not safe"),
+        "{ran:?}"
+    );
+}
+
 #[test]
 fn nothing_to_forget_is_a_wrong_command_line() {
     let home = home(1);
