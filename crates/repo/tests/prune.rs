@@ -443,12 +443,8 @@ fn a_prune_without_space_to_move_frees_what_need_not_be_moved() {
     restore_all(&repository, [&kept]);
 }
 
-/// A session of another machine, by the files that are there while its backup runs.
-#[test]
-fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
-    let storage = Arc::new(Memory::new());
-    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
-    let mut all = versions(&repository, 3, 9);
+/// Announces a backup as another machine does. Returns the id of its session.
+fn session_elsewhere(storage: &Arc<Memory>) -> FileId {
     let keys = support::deltas::Writer::of(storage.clone()).keys;
     let session = ibid_repo::Session {
         time: ibid_repo::Time { seconds: 0, nanos: 0 },
@@ -462,6 +458,34 @@ fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
     let id = FileId::random();
     let name = Name::new(&format!("sessions/{id}")).unwrap();
     storage.put(&name, &[&session.encode(&keys, id).unwrap()]).unwrap();
+    id
+}
+
+#[test]
+fn a_session_to_give_up_on_is_ended_though_there_is_nothing_to_free() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let all = versions(&repository, 1, 3);
+    let (ended, open) = (session_elsewhere(&storage), session_elsewhere(&storage));
+    prune(&repository);
+    assert_eq!(stored(storage.as_ref(), "sessions").len(), 2);
+    repository
+        .prune(&PruneOptions::default().give_up_on(vec![ended]))
+        .unwrap();
+    let left = repository.sessions(|_, error| panic!("{error}")).unwrap();
+    assert_eq!(left.iter().map(|info| info.id).collect::<Vec<_>>(), [open]);
+    let snapshot = Name::new(&format!("snapshots/{ended}")).unwrap();
+    assert!(storage.size(&snapshot).is_ok(), "its snapshot can't come any more");
+    restore_all(&repository, &all);
+}
+
+/// A session of another machine, by the files that are there while its backup runs.
+#[test]
+fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let mut all = versions(&repository, 3, 9);
+    let id = session_elsewhere(&storage);
     let sessions = repository.sessions(|_, error| panic!("{error}")).unwrap();
     assert_eq!(
         sessions.iter().map(|info| (info.id, info.state)).collect::<Vec<_>>(),

@@ -94,6 +94,7 @@ impl Repository {
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
         self.drop_useless_checkpoints()?;
+        self.end_dead_sessions(options)?;
         let mut encodes = true;
         let mut options = options.clone();
         let mut no_space = None;
