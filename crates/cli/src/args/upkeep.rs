@@ -156,11 +156,15 @@ pub(crate) fn tags(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|tag| !tag.is_empty())
 }
 
-/// Parses `5%` or `10GiB`.
+/// Parses `5%`, `0.05` or `10GiB`.
 fn limit(text: &str) -> Result<Limit, String> {
-    match text.ends_with('%') {
-        true => share(text).map(Limit::Share),
-        false => size(text).map(Limit::Bytes),
+    // As a size, a fraction of a byte is none.
+    let is_fraction = |text: &str| text.contains('.') && text.parse::<f64>().is_ok();
+    match text.strip_suffix('%') {
+        Some(number) if number.parse() == Ok(0.0) => Ok(Limit::Bytes(0)),
+        Some(_) => share(text).map(Limit::Share),
+        None if is_fraction(text) => share(text).map(Limit::Share),
+        None => size(text).map(Limit::Bytes),
     }
 }
 
@@ -191,7 +195,12 @@ mod tests {
         assert_eq!(limit("5%"), Ok(Limit::Share(0.05)));
         assert_eq!(limit("1GiB"), Ok(Limit::Bytes(1 << 30)));
         assert_eq!(limit("0"), Ok(Limit::Bytes(0)));
-        assert!(limit("x").is_err());
+        assert_eq!(limit("0%"), Ok(Limit::Bytes(0)));
+        assert_eq!(limit("0.05"), Ok(Limit::Share(0.05)));
+        assert_eq!(limit("1.5GiB"), Ok(Limit::Bytes(3 << 29)));
+        for text in ["x", "1.5", "200%", "-1%", "%"] {
+            assert!(limit(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]
