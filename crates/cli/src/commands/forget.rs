@@ -159,8 +159,8 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
     let mut back = Vec::new();
     for info in forgotten {
         let id = match args.dry_run {
-            true => Ok(info.id),
-            false => opened.repository.remember(info.id, PROGRAM),
+            true => Ok(None),
+            false => opened.repository.remember(info.id, PROGRAM).map(Some),
         };
         match id {
             Ok(id) => back.push((info, id)),

@@ -58,6 +58,12 @@ fn forgotten_snapshots_come_back_until_they_are_pruned() {
     let home = home(4);
     let ids = home.ids();
     home.ok(["forget", &ids[1], &ids[2]]);
+    let dry = home.ok(["forget", "--undo", "-n"]);
+    assert!(
+        dry.matches("would come back").count() == 2 && !dry.contains("is back"),
+        "{dry}"
+    );
+    assert_eq!(home.ids().len(), 2);
     let text = home.ok(["forget", "--undo", &ids[2][..8]]);
     assert!(text.contains(&format!("{} of", &ids[2][..8])), "{text}");
     let after = home.ids();
