@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use ibid_repo::{KeepWithin, Limit};
 use ibid_terminal::value::{share, size};
@@ -114,7 +115,7 @@ pub(crate) struct PruneArgs {
     #[arg(short = 'n', long, conflicts_with = "give_up_on")]
     pub(crate) dry_run: bool,
     /// End the session whose id begins so: its backup notices, and begins again
-    #[arg(long, value_name = "SESSION")]
+    #[arg(long, value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) give_up_on: Vec<String>,
     /// Trust that nothing else works in the repository meanwhile: wait for nothing, and refuse if a session is open
     #[arg(long, conflicts_with = "dry_run")]
