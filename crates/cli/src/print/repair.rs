@@ -93,6 +93,11 @@ fn end(out: &mut Out, report: &RepairReport) -> Result<()> {
     if !report.left.is_empty() {
         out.line("Check the disk and the permissions of what was left, then run `ibid repair` again")?;
     }
+    if report.set_aside.iter().any(|fault| fault.object.starts_with("keys/")) {
+        out.line(
+            "The passwords of keys that were set aside open the repository no more: add others with `ibid key add`",
+        )?;
+    }
     let lost_snapshots = report.lost_snapshots();
     if lost_snapshots > 0 {
         out.line(format!(
