@@ -101,6 +101,12 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
     None
 }
 
+/// Counts the chunks that are missing or damaged, and that were not named.
+pub(crate) fn more_lost(more: u64) {
+    let chunks = counted(more, "more chunk is", "more chunks are");
+    line(&format!("warning: {chunks} missing or damaged"));
+}
+
 /// Names a snapshot that can't be read and is passed over in the search for `latest` or the like.
 pub(crate) fn passed_over(wanted: &str, error: &Error) {
     line(&format!(
