@@ -350,6 +350,12 @@ pub enum Error {
         /// Bytes of these paths.
         bytes: u64,
     },
+    /// A rewrite would leave nothing of a snapshot.
+    #[error("nothing would be left of snapshot {snapshot}")]
+    NothingLeft {
+        /// The first digits of its id.
+        snapshot: String,
+    },
     /// No file has this name, so its presence can't exclude anything.
     #[error("no file can be called {name:?}: {source}")]
     BadTagName {

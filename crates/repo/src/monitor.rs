@@ -125,6 +125,8 @@ pub enum Warning {
         /// How long, seconds.
         seconds: u64,
     },
+    /// A prune moves nothing, since no space is left for that. It frees the packs that nothing needs.
+    MovesNothing,
     /// A prune frees no bases, since the memory does not suffice to find what the chunks resemble that are encoded
     /// against them: these would be stored whole.
     EncodesNothingAnew,

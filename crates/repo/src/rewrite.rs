@@ -51,8 +51,9 @@ impl Repository {
     /// The data of the files stays until the old snapshot is forgotten, and a [prune](Repository::prune) has run.
     ///
     /// # Errors
-    /// [`BadPattern`](crate::Error::BadPattern); damage of what is to stay; [`Interrupted`](crate::Error::Interrupted);
-    /// errors of the storage. In each case the old snapshot stays.
+    /// [`BadPattern`](crate::Error::BadPattern); [`NothingLeft`](crate::Error::NothingLeft) if the excludes match all;
+    /// damage of what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
+    /// old snapshot stays.
     pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
         let snapshot = Snapshot {
             original: Some(info.snapshot.original.unwrap_or(info.id)),

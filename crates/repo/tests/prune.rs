@@ -394,12 +394,57 @@ fn a_prune_that_fails_at_any_call_of_the_storage_is_completed_by_the_next() {
     assert!(failed > 20, "{failed}");
 }
 
-/// A session of another machine, by the files that are there while its backup runs.
+/// As on a full disk, where a prune is needed most.
 #[test]
-fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
-    let storage = Arc::new(Memory::new());
+fn a_prune_without_space_to_move_frees_what_need_not_be_moved() {
+    let storage = Arc::new(Flaky::new(Memory::new()));
     let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
-    let mut all = versions(&repository, 3, 9);
+    let folder = Folder::scratch();
+    for n in 0..6 {
+        folder.write(format!("part {n}"), &noise(n, 150_000));
+    }
+    let both = backup(&repository, folder.path()).id.unwrap();
+    for n in 1..6 {
+        std::fs::remove_file(folder.path().join(format!("part {n}"))).unwrap();
+    }
+    let kept = (backup(&repository, folder.path()).id.unwrap(), contents(folder.path()));
+    let other = Folder::scratch();
+    other.write("alone", &noise(9, 1_500_000));
+    let alone = backup(&repository, other.path()).id.unwrap();
+    repository.forget(&[both, alone]).unwrap();
+    let warned = Arc::new(AtomicUsize::new(0));
+    let monitor = Arc::new(Monitor::new({
+        let warned = warned.clone();
+        move |warning| {
+            let is_expected = matches!(warning, Warning::MovesNothing);
+            warned.fetch_add(usize::from(is_expected), Ordering::Relaxed);
+        }
+    }));
+    storage.fail(Operation::Put, 0, ObjectFault::Before(ErrorKind::NoSpace));
+    let first = prune(&repository.watched_by(&monitor));
+    assert!(first.deleted > 1_400_000 && first.written == 0, "{first:?}");
+    assert_eq!(warned.load(Ordering::Relaxed), 1);
+    restore_all(&repository, [&kept]);
+    let second = prune(&repository);
+    assert!(second.written > 100_000 && second.freed() > 500_000, "{second:?}");
+    restore_all(&repository, [&kept]);
+    assert!(repository.check(ReadData::All).unwrap().is_clean());
+    // If there is nothing else to free, it fails.
+    let full = ObjectFault::Before(ErrorKind::NoSpace);
+    other.write("more", &noise(8, 300_000));
+    let more = backup(&repository, other.path()).id.unwrap();
+    std::fs::remove_file(other.path().join("more")).unwrap();
+    backup(&repository, other.path());
+    repository.forget(&[more]).unwrap();
+    storage.fail(Operation::Put, 0, full);
+    let options = PruneOptions::default().max_unused(Limit::Bytes(0));
+    let failed = repository.prune(&options);
+    assert!(failed.is_err(), "{failed:?}");
+    restore_all(&repository, [&kept]);
+}
+
+/// Announces a backup as another machine does. Returns the id of its session.
+fn session_elsewhere(storage: &Arc<Memory>) -> FileId {
     let keys = support::deltas::Writer::of(storage.clone()).keys;
     let session = ibid_repo::Session {
         time: ibid_repo::Time { seconds: 0, nanos: 0 },
@@ -413,6 +458,34 @@ fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
     let id = FileId::random();
     let name = Name::new(&format!("sessions/{id}")).unwrap();
     storage.put(&name, &[&session.encode(&keys, id).unwrap()]).unwrap();
+    id
+}
+
+#[test]
+fn a_session_to_give_up_on_is_ended_though_there_is_nothing_to_free() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let all = versions(&repository, 1, 3);
+    let (ended, open) = (session_elsewhere(&storage), session_elsewhere(&storage));
+    prune(&repository);
+    assert_eq!(stored(storage.as_ref(), "sessions").len(), 2);
+    repository
+        .prune(&PruneOptions::default().give_up_on(vec![ended]))
+        .unwrap();
+    let left = repository.sessions(|_, error| panic!("{error}")).unwrap();
+    assert_eq!(left.iter().map(|info| info.id).collect::<Vec<_>>(), [open]);
+    let snapshot = Name::new(&format!("snapshots/{ended}")).unwrap();
+    assert!(storage.size(&snapshot).is_ok(), "its snapshot can't come any more");
+    restore_all(&repository, &all);
+}
+
+/// A session of another machine, by the files that are there while its backup runs.
+#[test]
+fn a_prune_waits_for_sessions_that_are_open_until_it_is_told_not_to() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let mut all = versions(&repository, 3, 9);
+    let id = session_elsewhere(&storage);
     let sessions = repository.sessions(|_, error| panic!("{error}")).unwrap();
     assert_eq!(
         sessions.iter().map(|info| (info.id, info.state)).collect::<Vec<_>>(),

@@ -223,6 +223,7 @@ fn damaged_files_of_all_kinds_go_and_what_follows_from_others_is_made_again() {
             _ => {}
         }
         assert_eq!(report.check.unlisted_packs, 0);
+        assert_eq!(report.lost_snapshots(), u64::from(of == "snapshots"));
     }
 }
 

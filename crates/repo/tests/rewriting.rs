@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use ibid_repo::{
-    Excludes, FileId, GroupBy, KeepPolicy, PolicyGroup, ReadData, Repository, RestoreOptions, RewriteOptions,
+    Error, Excludes, FileId, GroupBy, KeepPolicy, PolicyGroup, ReadData, Repository, RestoreOptions, RewriteOptions,
     SnapshotInfo,
 };
 use ibid_storage::{Memory, Name, Storage};
@@ -120,4 +120,22 @@ fn the_old_one_can_be_forgotten_and_brought_back() {
     let back = repository.snapshot(&back.to_string()).unwrap();
     let target = restore(&repository, &back, &folder);
     assert_eq!(contents(&target.path().join("restored")), before);
+}
+
+/// A pattern that is wrong would otherwise put an empty snapshot in the place of a whole one.
+#[test]
+fn a_rewrite_that_would_leave_nothing_is_refused() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let folder = Folder::with_everything();
+    backup(&repository, folder.path());
+    let old = repository.snapshot("latest").unwrap();
+    for dry_run in [true, false] {
+        let options = without(&["/**"]).forget(true).dry_run(dry_run);
+        let refused = repository.rewrite(&old, &options);
+        assert!(matches!(refused, Err(Error::NothingLeft { .. })), "{refused:?}");
+    }
+    let left: Vec<FileId> = repository.snapshots().unwrap().iter().map(|info| info.id).collect();
+    assert_eq!(left, [old.id]);
+    assert!(repository.sessions(|_, _| panic!("readable")).unwrap().is_empty());
 }

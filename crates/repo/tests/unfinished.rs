@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use ibid_repo::{
-    CheckReport, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, SessionState, Unfinished,
+    CheckReport, FileId, InitOptions, Limit, PruneOptions, ReadData, RepairOptions, Repository, SessionState,
+    Unfinished,
 };
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Memory, Name, Operation, Storage};
@@ -228,6 +229,31 @@ fn only_the_end_of_the_log_matters() {
     let faults: Vec<_> = report.faults.iter().map(|fault| fault.object.as_str()).collect();
     assert!(!report.is_clean());
     assert!(faults.contains(&entry(last).as_str()), "{report:#?}");
+    // A repair goes on after both.
+    let dry_run = RepairOptions::default().dry_run(true);
+    let foretold = repository.repair(&dry_run).unwrap();
+    assert!(foretold.log_entries == 2 && foretold.left.is_empty(), "{foretold:#?}");
+    let repaired = repository.repair(&RepairOptions::default()).unwrap();
+    assert!(repaired.log_entries == 2 && repaired.left.is_empty() && !repaired.is_clean());
+    assert!(repaired.check.is_clean(), "{repaired:#?}");
+    assert!(repository.repair(&RepairOptions::default()).unwrap().is_clean());
+}
+
+#[test]
+fn a_forgotten_snapshot_that_is_damaged_is_named() {
+    let storage = Arc::new(Memory::new());
+    let (repository, ids) = versions(storage.clone(), 3);
+    repository.forget(&ids[..2]).unwrap();
+    let name = Name::new(&format!("forgotten/{}", ids[0])).unwrap();
+    spoil(&storage, &name);
+    let mut damaged = Vec::new();
+    let left = repository.forgotten(|id, _| damaged.push(id)).unwrap();
+    assert_eq!((left[0].id, left.len(), &damaged[..]), (ids[1], 1, &ids[..1]));
+    let report = check(&repository);
+    assert!(
+        report.is_clean() && report.notes[0].object == name.as_str(),
+        "{report:#?}"
+    );
 }
 
 #[test]

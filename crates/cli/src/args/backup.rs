@@ -79,7 +79,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub(crate) time: Option<Time>,
     /// Show what would be stored, and store nothing
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Make no snapshot if everything is as in the snapshot that files are compared with
     #[arg(long, conflicts_with_all = ["stdin", "stdin_from_command", "dry_run"])]

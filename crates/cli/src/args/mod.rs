@@ -37,7 +37,7 @@ pub(crate) use rewrite::RewriteArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use tag::TagCommand;
-pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span};
+pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span, tags};
 
 const AFTER_HELP: &str = "\
 Snapshots:
@@ -114,7 +114,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "SIZE",
-        value_parser = size,
+        value_parser = value::memory,
         default_value = "512MiB",
         env = "IBID_MEMORY",
         hide_env_values = true
@@ -388,7 +388,7 @@ Examples:
   ibid repair --delete-damaged         also delete what earlier repairs have moved away")]
 pub(crate) struct RepairArgs {
     /// Show only what would be done
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Do not read the data of packs whose structure is intact: bytes that rotted there are not found
     #[arg(long)]
@@ -574,5 +574,18 @@ mod tests {
         assert_eq!(super::value::argon2(cost), Ok(defaults.cost));
         let help = unwrapped(&mut super::definition());
         assert!(help.contains("[default: 512MiB]") && size("512MiB") == Ok(ibid_repo::MEMORY_DEFAULT));
+    }
+
+    #[test]
+    fn a_dry_run_is_short_in_every_command_that_has_one() {
+        let definition = super::definition();
+        let mut found = 0;
+        for command in definition.get_subcommands() {
+            for arg in command.get_arguments().filter(|arg| arg.get_id() == "dry_run") {
+                found += 1;
+                assert_eq!(arg.get_short(), Some('n'), "{}", command.get_name());
+            }
+        }
+        assert!(found >= 7, "{found}");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct RestoreArgs {
     #[arg(long, value_name = "RULE", value_enum)]
     pub(crate) overwrite: Option<OverwriteRule>,
     /// Show what would be done, file by file, and do nothing
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Read every file back afterwards and compare
     #[arg(long)]

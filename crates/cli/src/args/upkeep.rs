@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use ibid_repo::{KeepWithin, Limit};
 use ibid_terminal::value::{share, size};
@@ -77,7 +78,7 @@ pub(crate) struct RuleArgs {
     #[arg(long, value_name = "SPAN")]
     pub(crate) keep_within: Option<KeepWithin>,
     /// Keep all with these tags, separated by commas; repeated: with any of the lists
-    #[arg(long, value_name = "TAGS", add = complete::tags())]
+    #[arg(long, value_name = "TAGS", value_parser = tag_list, add = complete::tags())]
     pub(crate) keep_tag: Vec<String>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) struct PruneArgs {
     #[arg(short = 'n', long, conflicts_with = "give_up_on")]
     pub(crate) dry_run: bool,
     /// End the session whose id begins so: its backup notices, and begins again
-    #[arg(long, value_name = "SESSION")]
+    #[arg(long, value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) give_up_on: Vec<String>,
     /// Trust that nothing else works in the repository meanwhile: wait for nothing, and refuse if a session is open
     #[arg(long, conflicts_with = "dry_run")]
@@ -143,11 +144,28 @@ Examples:
   ibid sessions --json")]
 pub(crate) struct SessionsArgs {}
 
-/// Parses `5%` or `10GiB`.
+/// Parses `release,laptop`. An empty list would keep nothing, as if a script's variable was not set.
+fn tag_list(text: &str) -> Result<String, String> {
+    match tags(text).next() {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected a tag, or several separated by commas".to_owned()),
+    }
+}
+
+/// Returns the tags of a list.
+pub(crate) fn tags(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|tag| !tag.is_empty())
+}
+
+/// Parses `5%`, `0.05` or `10GiB`.
 fn limit(text: &str) -> Result<Limit, String> {
-    match text.ends_with('%') {
-        true => share(text).map(Limit::Share),
-        false => size(text).map(Limit::Bytes),
+    // As a size, a fraction of a byte is none.
+    let is_fraction = |text: &str| text.contains('.') && text.parse::<f64>().is_ok();
+    match text.strip_suffix('%') {
+        Some(number) if number.parse() == Ok(0.0) => Ok(Limit::Bytes(0)),
+        Some(_) => share(text).map(Limit::Share),
+        None if is_fraction(text) => share(text).map(Limit::Share),
+        None => size(text).map(Limit::Bytes),
     }
 }
 
@@ -178,7 +196,21 @@ mod tests {
         assert_eq!(limit("5%"), Ok(Limit::Share(0.05)));
         assert_eq!(limit("1GiB"), Ok(Limit::Bytes(1 << 30)));
         assert_eq!(limit("0"), Ok(Limit::Bytes(0)));
-        assert!(limit("x").is_err());
+        assert_eq!(limit("0%"), Ok(Limit::Bytes(0)));
+        assert_eq!(limit("0.05"), Ok(Limit::Share(0.05)));
+        assert_eq!(limit("1.5GiB"), Ok(Limit::Bytes(3 << 29)));
+        for text in ["x", "1.5", "200%", "-1%", "%"] {
+            assert!(limit(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_tags_has_one() {
+        assert!(tag_list("release").is_ok() && tag_list("a, b,").is_ok());
+        for text in ["", " ", ",", " , "] {
+            assert!(tag_list(text).is_err(), "{text:?}");
+        }
+        assert_eq!(tags("a, b,,c,").collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[test]

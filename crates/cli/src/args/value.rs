@@ -15,6 +15,17 @@ pub(crate) fn size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| format!("expected less than 4GiB, found {text:?}"))
 }
 
+/// The largest budget of memory: tables take a share of it at once.
+const MEMORY_MAX: u64 = 1 << 40;
+
+/// Parses a budget of memory.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        size if size > MEMORY_MAX => Err(format!("expected at most 1TiB, found {text:?}")),
+        size => Ok(size),
+    }
+}
+
 /// Parses `3` or `latest`.
 pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
     match (text, text.parse()) {
@@ -111,6 +122,13 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A larger one would end in a failed allocation, or take seconds to fill.
+    #[test]
+    fn a_budget_of_memory_is_at_most_a_tebibyte() {
+        assert_eq!(memory("1TiB"), Ok(1 << 40));
+        assert!(memory("1025GiB").is_err());
+    }
 
     #[test]
     fn times_say_their_zone_or_are_local() {

@@ -10,7 +10,7 @@ use super::open::{Context, Opened};
 use super::producer::Producer;
 use super::watch::Watch;
 use super::{init, lists};
-use crate::args::BackupArgs;
+use crate::args::{self, BackupArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
@@ -107,7 +107,7 @@ fn options(args: BackupArgs, estimate: bool) -> BackupOptions {
         .caches(exclude.exclude_caches)
         .larger_than(exclude.exclude_larger_than)
         .one_file_system(exclude.one_file_system);
-    let tags = args.tag.into_iter().filter(|tag| !tag.is_empty());
+    let tags = args.tag.iter().flat_map(|tag| args::tags(tag)).map(str::to_owned);
     BackupOptions::default()
         .excludes(excludes)
         .tags(tags.collect::<Vec<_>>())

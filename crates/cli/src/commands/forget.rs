@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup, SnapshotInfo};
+use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup};
 use ibid_terminal::escape;
 use ibid_terminal::number::counted;
 
 use super::open::{Context, Opened};
 use super::{PROGRAM, prune};
-use crate::args::{ForgetArgs, GroupName, RuleArgs};
+use crate::args::{self, ForgetArgs, GroupName, RuleArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Forgotten};
 
@@ -21,7 +21,8 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let groups = match (args.snapshots.as_slice(), policy.is_empty()) {
         ([], true) => {
             return Err(Failure::Usage(
-                "nothing to forget was named. Name snapshots, or give rules such as --keep-daily 7".to_owned(),
+                "nothing to forget was named. Name snapshots, or give rules such as --keep-daily 7; one with 0 is none"
+                    .to_owned(),
             ));
         }
         ([], false) => {
@@ -63,7 +64,7 @@ fn named_groups(opened: &Opened, args: &ForgetArgs, named: &[String]) -> Result<
 
 fn policy(rules: &RuleArgs) -> KeepPolicy {
     let tags = rules.keep_tag.iter();
-    let tags = tags.map(|list| list.split(',').map(|tag| tag.trim().to_owned()).collect());
+    let tags = tags.map(|list| args::tags(list).map(str::to_owned).collect());
     KeepPolicy::default()
         .last(rules.keep_last)
         .hourly(rules.keep_hourly)
@@ -126,13 +127,25 @@ fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Res
 
 /// Brings back forgotten snapshots.
 fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Outcome> {
-    let mut forgotten = opened.repository.forgotten()?;
+    let (mut outcome, mut damaged) = (Outcome::Done, Vec::new());
+    let mut forgotten = opened.repository.forgotten(|id, error| damaged.push((id, error)))?;
+    let is_wanted = |id: &FileId| {
+        let begins = |wanted: &String| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+        args.snapshots.is_empty() || args.snapshots.iter().any(begins)
+    };
+    damaged.retain(|(id, _)| is_wanted(id));
+    let unreadable: Vec<FileId> = damaged.iter().map(|(id, _)| *id).collect();
+    for (_, error) in damaged {
+        outcome = Outcome::Partial;
+        print::failure(&error.into());
+    }
     let filter = super::open::filter(&args.select)?;
     forgotten.retain(|info| filter.matches(&info.snapshot));
     if !args.snapshots.is_empty() {
         for wanted in &args.snapshots {
-            let begins = |info: &SnapshotInfo| info.id.to_string().starts_with(&wanted.to_ascii_lowercase());
-            match forgotten.iter().filter(|info| begins(info)).count() {
+            let begins = |id: &&FileId| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+            let readable = forgotten.iter().map(|info| &info.id);
+            match readable.chain(&unreadable).filter(begins).count() {
                 0 => return Err(ibid_repo::Error::NotForgotten { wanted: wanted.clone() }.into()),
                 1 => {}
                 matches => {
@@ -141,18 +154,13 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
                 }
             }
         }
-        let is_wanted = |id: &FileId| {
-            args.snapshots
-                .iter()
-                .any(|wanted| id.to_string().starts_with(&wanted.to_ascii_lowercase()))
-        };
         forgotten.retain(|info| is_wanted(&info.id));
     }
-    let (mut back, mut outcome) = (Vec::new(), Outcome::Done);
+    let mut back = Vec::new();
     for info in forgotten {
         let id = match args.dry_run {
-            true => Ok(info.id),
-            false => opened.repository.remember(info.id, PROGRAM),
+            true => Ok(None),
+            false => opened.repository.remember(info.id, PROGRAM).map(Some),
         };
         match id {
             Ok(id) => back.push((info, id)),

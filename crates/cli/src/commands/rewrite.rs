@@ -1,6 +1,6 @@
 //! `ibid rewrite`.
 
-use ibid_repo::{Excludes, RewriteOptions};
+use ibid_repo::{Error, Excludes, RewriteOptions};
 
 use super::PROGRAM;
 use super::open::Context;
@@ -27,10 +27,11 @@ pub(crate) fn run(context: &mut Context, args: &RewriteArgs) -> Result<Outcome> 
     let watch = Watch::start(Verb::Look, context.global.quiet)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let mut done = Vec::new();
-    let mut failed = None;
+    let (mut failed, mut emptied) = (None, Vec::new());
     for info in chosen {
         match repository.rewrite(&info, &options) {
             Ok(summary) => done.push(Rewritten { info, summary }),
+            Err(error @ Error::NothingLeft { .. }) => emptied.push(error),
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -38,10 +39,18 @@ pub(crate) fn run(context: &mut Context, args: &RewriteArgs) -> Result<Outcome> 
         }
     }
     watch.finish();
+    let outcome = if emptied.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Partial
+    };
+    for error in emptied {
+        print::failure(&error.into());
+    }
     // If one failed, those before have new ids, which the user must learn.
     print::rewritten(&mut context.out, opened.about, &done, args.dry_run, args.forget)?;
     match failed {
         Some(error) => Err(Failure::if_interrupted("snapshots that were complete stay")(error)),
-        None => Ok(Outcome::Done),
+        None => Ok(outcome),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ibid_storage::probe::{self, Promise, Race};
-use ibid_storage::{Local, Storage};
+use ibid_storage::{ErrorKind, Local, Name, Storage};
 
 use super::open::{Context, open_storage};
 use crate::args::StorageCommand;
@@ -22,6 +22,7 @@ pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Out
     if let Some(tag) = &args.second {
         return second(&storage, tag);
     }
+    writable(&storage)?;
     let mut report = probe::run(&storage, FOLDER);
     if report.is_ok()
         && let Some(problem) = two_processes(path, &storage)?
@@ -33,6 +34,27 @@ pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Out
         true => Outcome::Done,
         false => Outcome::Failed(1),
     })
+}
+
+/// Returns an error if this user can't write to the storage, or it is full: that says nothing about its promises.
+fn writable(storage: &Local) -> Result<()> {
+    let name = format!("{FOLDER}/probe-{}", probe::random_tag());
+    let name = Name::new(&name).expect("a folder, letters and digits");
+    match storage.put(&name, &[b"probe"]) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnly | ErrorKind::NoSpace
+            ) =>
+        {
+            Err(error.into())
+        }
+        // What else fails, the test finds.
+        _ => {
+            let _ = storage.delete(&name);
+            Ok(())
+        }
+    }
 }
 
 /// Races with another process of this program; returns what was wrong.

@@ -2,7 +2,7 @@
 
 use super::PROGRAM;
 use super::open::Context;
-use crate::args::TagCommand;
+use crate::args::{self, TagCommand};
 use crate::failure::{Outcome, Result};
 use crate::print::{self, Tagged};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(context: &mut Context, command: &TagCommand) -> Result<Outcome
         true => opened.snapshots_strictly(&args.select)?,
         false => opened.chosen(&args.snapshots, &args.select)?,
     };
-    let wanted: Vec<&str> = args.tags.split(',').filter(|tag| !tag.is_empty()).collect();
+    let wanted: Vec<&str> = args::tags(&args.tags).collect();
     let mut done = Vec::new();
     for info in chosen {
         let mut tags = info.snapshot.tags.clone();

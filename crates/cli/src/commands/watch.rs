@@ -1,11 +1,11 @@
 //! Watches an operation: shows progress and warnings, and stops it on signals.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use ibid_repo::{Monitor, Warning};
+use ibid_repo::{Error, Monitor, Warning};
 use ibid_terminal::{Progress, State, Unit, on_stop_signal, path_text, reason};
 
 use crate::failure::{Failure, Result, advice};
@@ -14,12 +14,17 @@ use crate::print::{self, Verb};
 /// Maximum number of unreadable or unrestored files in JSON. Standard error names all of them.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
 
+/// Lost chunks that are named. A pack with listings of folders that is lost has one for each folder.
+const LOST_NAMED_MAX: u64 = 3;
+
 pub(crate) struct Watch {
     pub(crate) monitor: Arc<Monitor>,
     verb: Verb,
     problems: Arc<Mutex<Vec<(PathBuf, String)>>>,
     /// Whether permission to read or write one of them was denied.
     denied: Arc<AtomicBool>,
+    /// Chunks that were met and that are missing or damaged.
+    lost: Arc<AtomicU64>,
     progress: Option<Progress>,
 }
 
@@ -28,8 +33,12 @@ impl Watch {
     pub(crate) fn silent(verb: Verb) -> Result<Watch> {
         let problems: Arc<Mutex<Vec<(PathBuf, String)>>> = Arc::default();
         let denied: Arc<AtomicBool> = Arc::default();
-        let (noted, was_denied) = (problems.clone(), denied.clone());
+        let lost: Arc<AtomicU64> = Arc::default();
+        let (noted, was_denied, lost_before) = (problems.clone(), denied.clone(), lost.clone());
         let monitor = Arc::new(Monitor::new(move |warning| {
+            if is_of_chunk(&warning) && lost_before.fetch_add(1, Relaxed) >= LOST_NAMED_MAX {
+                return;
+            }
             let problem = print::warning(verb, &warning);
             if let (Some(problem), Warning::Skipped { path, error }) = (problem, warning) {
                 was_denied.fetch_or(advice::is_denied(&error), Relaxed);
@@ -47,6 +56,7 @@ impl Watch {
             verb,
             problems,
             denied,
+            lost,
             progress: None,
         })
     }
@@ -100,11 +110,22 @@ impl Watch {
     /// Clears the progress line. Returns the files that could not be read or restored.
     pub(crate) fn finish(self) -> Vec<(PathBuf, String)> {
         drop(self.progress);
+        if let Some(more @ 1..) = self.lost.load(Relaxed).checked_sub(LOST_NAMED_MAX) {
+            print::more_lost(more);
+        }
         if self.denied.load(Relaxed) {
             print::denied(self.verb);
         }
         std::mem::take(&mut *self.problems.lock().expect("no holder of this lock panics"))
     }
+}
+
+/// Returns whether a warning is of a single chunk that can't be read.
+fn is_of_chunk(warning: &Warning) -> bool {
+    let Warning::Repository { error } = warning else {
+        return false;
+    };
+    matches!(error, Error::ChunkMissing { .. } | Error::ChunkDamaged { .. })
 }
 
 fn state(monitor: &Monitor) -> State {

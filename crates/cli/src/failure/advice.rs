@@ -56,6 +56,11 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
                 "Restore the file from a copy of the repository, or move it away with `ibid repair`. Other snapshots \
                  do not need it."
             }
+            "sessions" => "A prune waits for it until its patience ends, or ends it at once with --give-up-on.",
+            "forgotten" => {
+                "It cannot be brought back, unless you restore this file from a copy of the repository. Other \
+                 snapshots do not need it."
+            }
             // Nothing depends on them.
             "index" | "sketches" => return None,
             _ => SEE_WHAT_DEPENDS,
@@ -97,6 +102,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
              it then."
         }
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
+        RepoError::NothingLeft { .. } => "Give patterns that match less, or forget it with `ibid forget`.",
         RepoError::UnknownSnapshot { .. } => "`ibid snapshots` lists them.",
         RepoError::AmbiguousSnapshot { .. } => "Give more digits of its id.",
         RepoError::WouldOverwrite { .. } => {
@@ -231,8 +237,10 @@ pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
     let kinds = [
         (
             "packs",
-            "Check the disk. `ibid repair` salvages what can be read of damaged packs. Then back up the same files \
-             again: what they still have is stored again, for older snapshots too.",
+            "Check the disk, and that you may read all files. `ibid repair` salvages what can be read of damaged \
+             packs. Then back up the same files again: what they still have is stored again, for older snapshots too. \
+             Files that stay lost are reported until no snapshot has them: see `ibid rewrite --exclude --forget`, and \
+             `ibid forget`.",
         ),
         (
             "snapshots",
@@ -251,6 +259,11 @@ pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
             "`ibid repair` moves damaged keys out of the way. Make others with `ibid key add`.",
         ),
         ("config.copy", "`ibid repair` makes it again."),
+        (
+            "prune",
+            "`ibid prune` goes on with the log of prunes. If its last entry is damaged, a backup or `ibid repair` does \
+             so, too.",
+        ),
     ];
     let has = |folder: &str| faults.iter().any(|fault| folder_of(&fault.object) == folder);
     let advice = kinds.into_iter().filter(|(folder, _)| has(folder));

@@ -188,6 +188,21 @@ impl Failure {
                 let tried = counted(*slots as u64, "key was tried", "keys were tried");
                 write!(f, "wrong password for the repository in {location} ({tried})")
             }
+            // Which password a damaged key had, nothing can tell.
+            Failure::Repo(ibid_repo::Error::WrongPassword {
+                slots,
+                location,
+                untried: Some(untried),
+            }) => {
+                let tried = counted(*slots as u64, "key was tried", "keys were tried");
+                let (other, advice) = (with_causes(untried.as_ref()), advice::on_repository(untried));
+                write!(
+                    f,
+                    "the password opens no key of the repository in {location} ({tried}). But {other}, "
+                )?;
+                write!(f, "and it may be the password of that one")?;
+                advice.map_or(Ok(()), |advice| write!(f, ". {advice}"))
+            }
             Failure::Records(ibid_record::Error::Key {
                 path,
                 source: ibid_format::Error::WrongPassword,

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::check::{JsonAffected, JsonFault, json_affected, json_faults, print_affected};
 use super::{About, Out};
+use crate::failure::advice;
 
 #[derive(Serialize)]
 struct JsonRepair<'a> {
@@ -18,7 +19,9 @@ struct JsonRepair<'a> {
     salvaged_bytes: u64,
     lost_frames: u64,
     listed_packs: u64,
+    log_entries: u64,
     forgotten_packs: u64,
+    lost_snapshots: u64,
     set_aside: Vec<JsonFault<'a>>,
     deleted: Vec<JsonFault<'a>>,
     left: Vec<JsonFault<'a>>,
@@ -59,6 +62,12 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
     if report.listed_packs > 0 {
         out.line(format!("  {} {would}listed again", packs(report.listed_packs)))?;
     }
+    if report.log_entries > 0 {
+        let entries = counted(report.log_entries, "damaged entry", "damaged entries");
+        out.line(format!(
+            "  {entries} at the end of the log of prunes {would}followed by another one"
+        ))?;
+    }
     if report.forgotten_packs > 0 {
         let packs = counted(report.forgotten_packs, "missing pack", "missing packs");
         out.line(format!("  {packs} that nothing needs {would}forgotten"))?;
@@ -84,15 +93,35 @@ fn end(out: &mut Out, report: &RepairReport) -> Result<()> {
     if !report.left.is_empty() {
         out.line("Check the disk and the permissions of what was left, then run `ibid repair` again")?;
     }
+    if report.set_aside.iter().any(|fault| fault.object.starts_with("keys/")) {
+        out.line(
+            "The passwords of keys that were set aside open the repository no more: add others with `ibid key add`",
+        )?;
+    }
+    let lost_snapshots = report.lost_snapshots();
+    if lost_snapshots > 0 {
+        out.line(format!(
+            "LOST: {}, unless a copy of the repository has the file",
+            counted(lost_snapshots, "snapshot", "snapshots")
+        ))?;
+    }
     match report.check.affected_total {
+        0 if report.check.is_clean() && lost_snapshots > 0 => Ok(()),
         0 if report.check.is_clean() => out.line("repaired: nothing is lost"),
-        0 => out.line(format!(
-            "{} left; no file of a snapshot is lost",
-            counted(report.check.faults_total, "fault is", "faults are")
-        )),
+        0 => {
+            let faults = counted(report.check.faults_total, "fault is", "faults are");
+            out.line(format!("{faults} left; no file of a snapshot is lost"))?;
+            let is_of_log = |fault: &&Fault| fault.object.starts_with("prune/");
+            let of_log: Vec<Fault> = report.check.faults.iter().filter(is_of_log).cloned().collect();
+            // The others need a repair that can read them.
+            advice::on_faults(&of_log)
+                .into_iter()
+                .try_for_each(|advice| out.line(advice))
+        }
         files => out.line(format!(
             "LOST: {} of snapshots cannot be restored whole. Back up the same files again: what they still have \
-             comes back, in these snapshots too",
+             comes back, in these snapshots too. What does not come back is reported until no snapshot has it: see \
+             `ibid rewrite --exclude --forget`, and `ibid forget`",
             counted(files, "file or folder", "files or folders")
         )),
     }
@@ -116,7 +145,9 @@ fn document(report: &RepairReport, config_made: bool) -> JsonRepair<'_> {
         salvaged_bytes: report.salvaged_bytes,
         lost_frames: report.lost_frames,
         listed_packs: report.listed_packs,
+        log_entries: report.log_entries,
         forgotten_packs: report.forgotten_packs,
+        lost_snapshots: report.lost_snapshots(),
         set_aside: json_faults(&report.set_aside),
         deleted: json_faults(&report.deleted),
         left: json_faults(&report.left),

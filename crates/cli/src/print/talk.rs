@@ -82,6 +82,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
              what is stored already",
         ),
+        Warning::MovesNothing => line(
+            "note: no space is left to move what is still needed, so this prune frees only packs that nothing needs. \
+             The next one goes on",
+        ),
         Warning::EncodesNothingAnew => line(
             "note: bases that no snapshot needs stay, since the memory does not suffice to encode anew what needs \
              them: give this prune more with --memory",
@@ -95,6 +99,12 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
         other => line(&format!("warning: {other:?}")),
     }
     None
+}
+
+/// Counts the chunks that are missing or damaged, and that were not named.
+pub(crate) fn more_lost(more: u64) {
+    let chunks = counted(more, "more chunk is", "more chunks are");
+    line(&format!("warning: {chunks} missing or damaged"));
 }
 
 /// Names a snapshot that can't be read and is passed over in the search for `latest` or the like.

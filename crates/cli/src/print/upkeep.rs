@@ -160,15 +160,15 @@ struct JsonRemembered {
 #[derive(Serialize)]
 struct JsonBack {
     forgotten: String,
-    snapshot: String,
+    snapshot: Option<String>,
 }
 
 /// Prints the forgotten snapshots that are back, with their new ids.
-pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, FileId)]) -> Result<()> {
+pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Option<FileId>)]) -> Result<()> {
     if out.json {
         let back = back.iter().map(|(info, id)| JsonBack {
             forgotten: info.id.to_string(),
-            snapshot: id.to_string(),
+            snapshot: id.map(|id| id.to_string()),
         });
         let body = JsonRemembered {
             snapshots: back.collect(),
@@ -179,12 +179,12 @@ pub(crate) fn remembered(out: &mut Out, about: About, back: &[(SnapshotInfo, Fil
         return Ok(());
     }
     for (info, id) in back {
-        let id = &id.to_string()[..8];
-        out.line(format!(
-            "{} of {} is back as {id}",
-            info.short_id(),
-            local(info.snapshot.time)
-        ))?;
+        let what = match id {
+            Some(id) => format!("is back as {}", &id.to_string()[..8]),
+            None => "would come back".to_owned(),
+        };
+        let time = local(info.snapshot.time);
+        out.line(format!("{} of {time} {what}", info.short_id()))?;
     }
     match back.is_empty() {
         true => out.line("no snapshot was forgotten since the last prune"),

@@ -1,4 +1,5 @@
-//! Fills in what the command line and the environment leave open.
+//! Fills in what the command line leaves open. A profile comes before the environment: it is named for its
+//! repository, and `forget` in another one would be a loss.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -14,9 +15,6 @@ use crate::failure::{Failure, Result};
 /// The arguments of `backup` that say what is backed up: who gives one on the command line means
 /// nothing else.
 const SOURCES: [&str; 5] = ["paths", "files_from", "files_from0", "stdin", "stdin_from_command"];
-/// Those that say where the password is, and the variables that do.
-const PASSWORDS: [&str; 2] = ["password_file", "password_command"];
-const PASSWORD_VARIABLES: [&str; 3] = ["IBID_PASSWORD", "IBID_PASSWORD_FILE", "IBID_PASSWORD_COMMAND"];
 
 /// A command line as far as it could be parsed: a profile may give what it lacks.
 struct Given {
@@ -44,34 +42,28 @@ impl Given {
         std::iter::successors(Some(&self.matches), |level| Some(level.subcommand()?.1))
     }
 
-    /// Returns the level at which an argument was given by one of these.
-    fn level_of(&self, id: &str, sources: &[ValueSource]) -> Option<&ArgMatches> {
+    /// Returns the level at which the command line gives an argument.
+    fn level_of(&self, id: &str) -> Option<&ArgMatches> {
         let is_given = |level: &&ArgMatches| {
-            level.try_contains_id(id).is_ok_and(|has| has)
-                && level.value_source(id).is_some_and(|source| sources.contains(&source))
+            level.try_contains_id(id).is_ok_and(|has| has) && level.value_source(id) == Some(ValueSource::CommandLine)
         };
         self.levels().filter(is_given).last()
     }
 
-    /// Returns whether the command line or the environment gives an argument.
+    /// Returns whether the command line gives an argument.
     fn has(&self, id: &str) -> bool {
-        self.level_of(id, &[ValueSource::CommandLine, ValueSource::EnvVariable])
-            .is_some()
+        self.level_of(id).is_some()
     }
 
     /// Returns the first value of a global option on the command line.
     fn value(&self, id: &str) -> Option<OsString> {
-        let level = self.level_of(id, &[ValueSource::CommandLine])?;
-        Some(level.get_raw(id)?.next()?.to_owned())
+        Some(self.level_of(id)?.get_raw(id)?.next()?.to_owned())
     }
 
     /// Returns whether the profile's setting is to be used.
     fn leaves_open(&self, setting: &Setting) -> bool {
         let id = setting.id.as_str();
         if self.has(id) || SOURCES.contains(&id) && SOURCES.iter().any(|other| self.has(other)) {
-            return false;
-        }
-        if PASSWORDS.contains(&id) && PASSWORD_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
             return false;
         }
         !self.contradicts(id)
@@ -155,7 +147,7 @@ pub(crate) fn globals_given(arguments: &[OsString]) -> Vec<OsString> {
         let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else {
             continue;
         };
-        if ["profile", "json", "quiet"].contains(&id) || given.level_of(id, &[ValueSource::CommandLine]).is_none() {
+        if ["profile", "json", "quiet"].contains(&id) || !given.has(id) {
             continue;
         }
         let mut option = OsString::from(format!("--{long}"));

@@ -98,6 +98,14 @@ fn files_are_left_out_of_a_snapshot_that_exists() {
             .contains("has nothing that matches")
     );
     assert_eq!(home.ids(), [new]);
+    // What would have nothing left stays, and is named.
+    let count = home.ids().len();
+    let said = home.fails(3, ["rewrite", "--all", "--exclude", "/**", "--forget"]);
+    assert!(
+        said.contains("nothing would be left of") && said.contains("ibid forget"),
+        "{said}"
+    );
+    assert_eq!(home.ids().len(), count);
     home.fails(2, ["rewrite", "latest"]);
     home.fails(2, ["rewrite", "--exclude", "x"]);
 }

@@ -148,3 +148,29 @@ fn without_encryption_storing_must_be_asked_for_each_time() {
     home.ok(["backup", "--unencrypted", "files"]);
     assert!(open(&["key", "list"]).err.contains("has no keys"));
 }
+
+/// A damaged key is not called a wrong password, also if there is another one.
+#[test]
+fn the_password_of_a_damaged_key_is_not_called_wrong() {
+    let home = Home::with_snapshot();
+    let first = std::fs::read_dir(home.path("repo/keys")).unwrap().next().unwrap();
+    let first = first.unwrap().path();
+    let mut add = home.ibid(["key", "add", CHEAP[0], CHEAP[1]]);
+    assert_eq!(run(add.env("IBID_NEW_PASSWORD", "another")).code, 0);
+    let mut bytes = std::fs::read(&first).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::remove_file(&first).unwrap();
+    std::fs::write(&first, bytes).unwrap();
+    let said = home.fails(5, ["snapshots"]);
+    let name = first.file_name().unwrap().to_str().unwrap();
+    assert!(!said.contains("wrong password") && said.contains(name), "{said}");
+    assert!(said.contains("Use the password of another key"), "{said}");
+    let mut repair = home.ibid(["repair"]);
+    let repaired = run(repair.env("IBID_PASSWORD", "another"));
+    assert!(
+        repaired.code == 0 && repaired.out.contains("ibid key add"),
+        "{repaired:?}"
+    );
+    assert!(home.fails(5, ["snapshots"]).contains("wrong password"));
+}

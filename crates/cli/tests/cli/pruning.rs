@@ -58,6 +58,12 @@ fn forgotten_snapshots_come_back_until_they_are_pruned() {
     let home = home(4);
     let ids = home.ids();
     home.ok(["forget", &ids[1], &ids[2]]);
+    let dry = home.ok(["forget", "--undo", "-n"]);
+    assert!(
+        dry.matches("would come back").count() == 2 && !dry.contains("is back"),
+        "{dry}"
+    );
+    assert_eq!(home.ids().len(), 2);
     let text = home.ok(["forget", "--undo", &ids[2][..8]]);
     assert!(text.contains(&format!("{} of", &ids[2][..8])), "{text}");
     let after = home.ids();
@@ -73,6 +79,55 @@ fn forgotten_snapshots_come_back_until_they_are_pruned() {
             .contains("no forgotten snapshot")
     );
     assert!(home.ok(["forget", "--undo"]).contains("no snapshot was forgotten"));
+}
+
+/// A script whose variable is empty, or a comma too many, would otherwise forget everything.
+#[test]
+fn a_list_of_tags_to_keep_without_a_tag_is_refused() {
+    let home = home(2);
+    home.ok(["backup", "files", "--tag", "release, small"]);
+    for list in ["", ",", " "] {
+        home.fails(2, ["forget", "--keep-tag", list, "--yes"]);
+    }
+    assert_eq!(home.ids().len(), 3);
+    home.ok(["forget", "--keep-tag", "small,", "--yes"]);
+    assert_eq!(home.ids().len(), 1);
+    home.fails(2, ["forget", "--keep-last", "0", "--yes"]);
+}
+
+#[test]
+fn a_forgotten_snapshot_that_is_damaged_is_named_and_the_others_come_back() {
+    let home = home(3);
+    let ids = home.ids();
+    home.ok(["forget", &ids[0], &ids[1]]);
+    let file = home.path("repo/forgotten").join(&ids[0]);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "damaged").unwrap();
+    let said = home.fails(3, ["forget", "--undo", &ids[0]]);
+    assert!(
+        said.contains(&ids[0]) && said.contains("cannot be brought back"),
+        "{said}"
+    );
+    let ran = home.run(["forget", "--undo"]);
+    assert!(ran.code == 3 && ran.err.contains(&ids[0]), "{ran:?}");
+    assert_eq!(home.ids().len(), 2);
+    assert!(home.ok(["check"]).contains("note: forgotten/"));
+}
+
+/// That a user may not write says nothing about the storage.
+#[test]
+fn a_storage_that_cannot_be_written_to_is_not_tried_out() {
+    let home = home(1);
+    let keys = home.path("repo/keys");
+    std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    let mut command = support::as_somebody(&home, &["storage", "test"]);
+    let ran = support::run(&mut command);
+    std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(ran.code == 1 && ran.out.is_empty(), "{ran:?}");
+    assert!(
+        ran.err.contains("permission denied") && !ran.err.contains("prune is not safe"),
+        "{ran:?}"
+    );
 }
 
 #[test]

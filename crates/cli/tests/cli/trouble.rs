@@ -155,6 +155,37 @@ fn a_backup_that_meets_damage_names_it_and_code_3() {
     assert!(std::fs::read(home.path("mended/data.bin")).unwrap() == bytes);
 }
 
+/// A lost pack with the listings of a thousand folders would otherwise be a thousand warnings.
+#[test]
+fn lost_chunks_are_counted_after_the_first() {
+    let home = Home::new();
+    for number in 0..40 {
+        home.write(format!("files/{number}/{number}.txt"), format!("text {number}"));
+    }
+    home.ok(["backup", "files"]);
+    let first = packs(&home);
+    // The listings above those of the folders are in another pack.
+    home.write("files/new", "new");
+    home.ok(["backup", "files"]);
+    for pack in first {
+        std::fs::rename(&pack, home.path("aside")).unwrap();
+        let ran = home.run(["backup", "files", "--dry-run"]);
+        std::fs::rename(home.path("aside"), &pack).unwrap();
+        match ran.err.matches("is in no pack").count() {
+            // It has the files, which are not read.
+            0 => {}
+            named => {
+                assert!(
+                    named <= 3 && ran.err.contains("more chunks are missing or damaged"),
+                    "{ran:?}"
+                );
+                return;
+            }
+        }
+    }
+    panic!("no pack has listings");
+}
+
 #[test]
 fn a_snapshot_that_cannot_be_read_hides_no_other() {
     let home = Home::with_snapshot();
@@ -178,7 +209,10 @@ fn a_snapshot_that_cannot_be_read_hides_no_other() {
         ran.err.contains(&ids[0]) && ran.err.contains("might be newer"),
         "{ran:?}"
     );
-    assert!(home.ok(["repair"]).contains("nothing is lost"));
+    let ran = home.run(["repair"]);
+    let is_said = ran.out.contains("LOST: 1 snapshot") && !ran.out.contains("nothing is lost");
+    assert!(ran.code == 4 && is_said, "{ran:?}");
+    assert!(home.ok(["repair"]).contains("nothing to repair"));
     assert!(home.path("repo/damaged/snapshots").join(&ids[0]).exists());
     home.ok(["check"]);
     assert!(

@@ -22,6 +22,7 @@ impl Checking<'_> {
             ..Unfinished::default()
         };
         self.sessions(&mut found)?;
+        self.forgotten()?;
         let condemned = state.condemned();
         self.repository.files.each(folder::PACKS, |id, size| {
             let packs = match (state.is_doomed(id), condemned.binary_search(&id)) {
@@ -50,6 +51,20 @@ impl Checking<'_> {
         }
         let is_open = |session: &crate::SessionInfo| session.state != SessionState::Ended;
         found.sessions = sessions.into_iter().filter(is_open).collect();
+        Ok(())
+    }
+
+    /// Finds the forgotten snapshots that can't be brought back.
+    fn forgotten(&self) -> Result<()> {
+        let mut damaged = Vec::new();
+        self.repository.forgotten(|id, error| damaged.push((id, error)))?;
+        for (id, error) in damaged {
+            let problem = format!(
+                "{}; this snapshot was forgotten, and can't be brought back",
+                error.problem()
+            );
+            self.note(name_in(folder::FORGOTTEN, id), problem);
+        }
         Ok(())
     }
 

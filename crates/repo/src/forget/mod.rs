@@ -49,12 +49,12 @@ impl Repository {
         Ok(())
     }
 
-    /// Returns the snapshots that were forgotten and that no prune has freed yet, oldest first. Those that
-    /// can't be read are left out.
+    /// Returns the snapshots that were forgotten and that no prune has freed yet, oldest first. One that can't be
+    /// read, and so can't come back, is passed to `on_damage`.
     ///
     /// # Errors
     /// Errors of the storage when it can't be reached.
-    pub fn forgotten(&self) -> Result<Vec<SnapshotInfo>> {
+    pub fn forgotten(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
         for (id, file_size) in self.files.list(folder::FORGOTTEN)? {
             match self.read_forgotten(id) {
@@ -64,7 +64,9 @@ impl Repository {
                     snapshot,
                 }),
                 Ok(None) => {}
-                Err(error) if error.is_fault() => {}
+                // Another process has brought it back, or freed it.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if error.is_fault() => on_damage(id, error),
                 Err(error) => return Err(error),
             }
         }

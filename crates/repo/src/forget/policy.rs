@@ -259,7 +259,7 @@ impl KeepPolicy {
             periods("monthly", self.monthly, |at| (at.year().into(), at.month().into())),
             periods("yearly", self.yearly, |at| (at.year().into(), 0)),
         ];
-        let since = self.since(&snapshots, zone, now);
+        let in_span = self.in_span(&snapshots, zone, now);
         let count = snapshots.iter().map(first_id).collect::<HashSet<_>>().len();
         // A snapshot and those that were made from it, by a rewrite, count as one: all of them are kept, or none.
         let mut met: HashMap<FileId, Vec<&'static str>> = HashMap::new();
@@ -286,7 +286,7 @@ impl KeepPolicy {
                 reasons
             });
             let mut reasons = by_time.clone();
-            if since.is_some_and(|since| info.snapshot.time >= since) {
+            if in_span.contains(&info.id) {
                 reasons.push("within");
             }
             let tags: HashSet<&String> = info.snapshot.tags.iter().collect();
@@ -298,16 +298,23 @@ impl KeepPolicy {
         snapshots.into_iter().rev().map(decide).collect()
     }
 
-    /// Returns the time from which all snapshots are kept: before now or, if there is none so new, before the
-    /// newest. So a policy keeps what it kept, if backups have stopped.
-    fn since(&self, snapshots: &[SnapshotInfo], zone: &TimeZone, now: Time) -> Option<Time> {
-        let times = snapshots.iter().map(|info| info.snapshot.time);
-        let newest = times.filter(|time| *time <= now).max().unwrap_or(now);
-        let since = self.within?.before(&zoned(newest, zone)?)?.timestamp();
-        Some(Time {
-            seconds: since.as_second(),
-            nanos: 0,
-        })
+    /// Returns the snapshots, oldest first, that are within the span before now or, if there is none so new,
+    /// before the newest. So a policy keeps what it kept, if backups have stopped.
+    ///
+    /// What was made after one that is kept is kept, too: it only looks older if a clock was slow.
+    fn in_span(&self, snapshots: &[SnapshotInfo], zone: &TimeZone, now: Time) -> HashSet<FileId> {
+        let is_past = |info: &&SnapshotInfo| info.snapshot.time <= now;
+        let newest = snapshots.iter().filter(is_past).map(|info| info.snapshot.time).max();
+        let before = |span: KeepWithin| span.before(&zoned(newest.unwrap_or(now), zone)?);
+        let Some(since) = self.within.and_then(before) else {
+            return HashSet::new();
+        };
+        let since = since.timestamp().as_second();
+        let is_new = |info: &SnapshotInfo| info.snapshot.time.seconds >= since;
+        let first = snapshots.iter().position(|info| is_new(info) && is_past(&info));
+        let made_after = snapshots.iter().skip(first.unwrap_or(snapshots.len()));
+        let from_the_future = snapshots.iter().filter(|info| is_new(info));
+        made_after.chain(from_the_future).map(|info| info.id).collect()
     }
 }
 
@@ -429,6 +436,19 @@ mod tests {
         let policy = KeepPolicy::default().within(within("1d"));
         let kept = apply(&policy, snapshots).into_iter().filter(PolicyDecision::is_kept);
         assert_eq!(kept.count(), 6);
+    }
+
+    #[test]
+    fn what_was_made_after_one_that_is_kept_is_kept_whatever_the_clock_said() {
+        let times = ["2026-11-01", "2026-11-22", "2016-01-01", "2026-11-23", "1970-01-02"];
+        let snapshots = times.iter().zip(1..).map(|(day, number)| {
+            let midnight = format!("{day}T00:00:00Z");
+            at(number, time(&midnight), &[])
+        });
+        let policy = KeepPolicy::default().within("3d".parse::<KeepWithin>().unwrap());
+        let decisions = apply(&policy, snapshots.collect());
+        let kept: Vec<bool> = decisions.iter().rev().map(PolicyDecision::is_kept).collect();
+        assert_eq!(kept, [false, true, true, true, true]);
     }
 
     #[test]

@@ -363,6 +363,12 @@ impl Repository {
             ..made
         };
         tally.skipped = loses_files && built.root == snapshot.root;
+        if let Some(earlier) = earlier.filter(|_| loses_files && !tally.skipped)
+            && counters.files + counters.directories + counters.others == 0
+        {
+            let snapshot = earlier.to_string()[..8].to_owned();
+            return Err(Error::NothingLeft { snapshot });
+        }
         let snapshot = Snapshot {
             root: built.root,
             counters,

@@ -49,6 +49,24 @@ impl Repository {
         Ok(waiting)
     }
 
+    /// Ends the sessions to give up on, and those whose process is gone: also if there is nothing to free that they
+    /// may need, or they would be listed for ever.
+    pub(super) fn end_dead_sessions(&self, options: &PruneOptions) -> Result<()> {
+        for (id, _) in self.files.list(folder::SESSIONS)? {
+            match self.session(id) {
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                Ok(info) if info.state == SessionState::Ended => {
+                    self.delete_if_there(&name_in(folder::SESSIONS, id))?;
+                }
+                Ok(info) if info.state == SessionState::Dead => self.end_session(id)?,
+                Err(error) if !error.is_fault() => return Err(error),
+                _ if options.give_up_on.contains(&id) => self.end_session(id)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Ends a session by a void file in its snapshot's place. If the snapshot came first, that ends it, too.
     pub(super) fn end_session(&self, id: FileId) -> Result<()> {
         if !rules::holds(Rule::Fence) {

@@ -31,6 +31,7 @@ use std::collections::HashSet;
 
 use ibid_format::FileId;
 use ibid_format::prune_log::{Batch, Entry};
+use ibid_storage::ErrorKind;
 pub(crate) use log::{PruneState, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
@@ -68,7 +69,8 @@ impl Repository {
     /// ended. [`PruneSummary::waiting`] names them.
     ///
     /// # Errors
-    /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed.
+    /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed. No space, if
+    /// packs that nothing needs can't be freed either.
     /// [`Error::SessionOpen`] if the prune was to be [exclusive](PruneOptions#structfield.exclusive).
     /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage.
     ///
@@ -92,24 +94,38 @@ impl Repository {
         self.settle_batches(options, None, &mut summary)?;
         self.sweep(&[], &mut summary)?;
         self.drop_useless_checkpoints()?;
+        self.end_dead_sessions(options)?;
         let mut encodes = true;
+        let mut options = options.clone();
+        let mut no_space = None;
         for _ in 0..TRIES_MAX {
-            match self.condemn_garbage(options, encodes, &mut summary)? {
-                Emptied::Condemned(known) => {
+            let options = &mut options;
+            match self.condemn_garbage(options, encodes, &mut summary) {
+                // What is moved is there twice for a while. The packs that nothing needs go without that.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && no_space.is_none() => {
+                    self.monitor.warn(Warning::MovesNothing);
+                    options.max_repack = Some(Limit::Bytes(0));
+                    no_space = Some(error);
+                }
+                Err(error) => return Err(error),
+                Ok(Emptied::Condemned(known)) => {
                     self.refresh();
                     self.settle_batches(options, known.known, &mut summary)?;
                     self.sweep(&known.moves, &mut summary)?;
                     self.drop_forgotten(&known.forgotten)?;
                     self.refresh();
                     summary.stored = self.stored_bytes()?;
-                    return Ok(summary);
+                    return match no_space {
+                        Some(error) if summary.deleted == 0 => Err(error.into()),
+                        _ => Ok(summary),
+                    };
                 }
-                Emptied::Only(warning) => {
+                Ok(Emptied::Only(warning)) => {
                     // What can be freed by moving alone is freed all the same.
                     self.monitor.warn(warning);
                     encodes = false;
                 }
-                Emptied::Overtaken => {}
+                Ok(Emptied::Overtaken) => {}
             }
         }
         Err(Error::PruneBusy)

@@ -77,6 +77,12 @@ impl Repository {
     /// ```
     pub fn repair(&self, options: &RepairOptions) -> Result<RepairReport> {
         let uncached = self.without_cache();
+        let log = PruneState::read(&uncached.files)?;
+        let log_entries = log.damaged.len() as u64;
+        if !options.dry_run {
+            // As backups and prunes do.
+            log.settled(&uncached.files)?;
+        }
         let loaded = uncached.loaded()?;
         if !options.dry_run {
             loaded.settle(&uncached.files)?;
@@ -88,6 +94,7 @@ impl Repository {
             options: *options,
             report: RepairReport {
                 dry_run: options.dry_run,
+                log_entries,
                 ..RepairReport::default()
             },
         };
@@ -149,6 +156,9 @@ impl Repairing<'_> {
     /// Removes a damaged index file. All packs that say what is in them are listed again.
     fn index_file(&mut self, file: &DamagedFile, replaceable: &HashSet<&Name>) -> Result<()> {
         let (name, problem) = (file.name.clone(), file.problem.clone());
+        if name.is_in(folder::PRUNE) && self.options.dry_run {
+            return Ok(());
+        }
         if replaceable.contains(&name) {
             return self.delete(name, problem);
         }

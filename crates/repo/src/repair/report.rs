@@ -45,6 +45,8 @@ pub struct RepairReport {
     pub deleted: Vec<Fault>,
     /// Files that can't be read now, and were left as they are.
     pub left: Vec<Fault>,
+    /// Entries at the end of the log of prunes that are damaged. Another one follows them now.
+    pub log_entries: u64,
     /// Missing packs that the index lists no longer, because nothing needs them.
     pub forgotten_packs: u64,
     /// Files below `damaged/` that earlier repairs had set aside, and that were deleted.
@@ -59,6 +61,13 @@ impl RepairReport {
     /// Returns whether there was nothing to repair, and nothing is lost.
     pub fn is_clean(&self) -> bool {
         let files = self.set_aside.len() + self.deleted.len() + self.left.len();
-        files == 0 && self.listed_packs + self.forgotten_packs + self.lost_frames == 0 && self.check.is_clean()
+        let others = self.listed_packs + self.forgotten_packs + self.lost_frames + self.log_entries;
+        files == 0 && others == 0 && self.check.is_clean()
+    }
+
+    /// Returns how many snapshots were set aside: no file of them can be restored.
+    pub fn lost_snapshots(&self) -> u64 {
+        let is_snapshot = |fault: &&Fault| fault.object.starts_with("snapshots/");
+        self.set_aside.iter().filter(is_snapshot).count() as u64
     }
 }

@@ -204,7 +204,7 @@ impl Actor<'_> {
 
     /// Brings back a snapshot that was forgotten.
     fn remember(&self, repository: &Repository, random: &mut Random) {
-        let forgotten = repository.forgotten().unwrap_or_default();
+        let forgotten = repository.forgotten(|_, _| ()).unwrap_or_default();
         if forgotten.is_empty() {
             return;
         }
