@@ -9,7 +9,7 @@ use crate::Result;
 use crate::index::{LoadedIndex, NumberSet};
 
 /// Share of the bytes that are kept, from which on what only serves as bases is freed.
-const BASES_SHARE_MAX: f64 = 0.05;
+const BASES_SHARE_MAX: f64 = 0.04;
 
 /// Returns the frames to encode anew, with their bases that go: at most so many bytes.
 pub(super) fn choose(loaded: &LoadedIndex, facts: &mut Facts, sealed_max: u64) -> Result<NumberSet> {
