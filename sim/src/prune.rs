@@ -1,5 +1,5 @@
 //! Backups, prunes, restores, copies and users who change and forget snapshots, on one storage, with clocks that are
-//! wrong by up to ten years: more seeds than in `crates/repo/tests/prune_simulation.rs`, and with each rule of the
+//! wrong by up to ten years: more seeds than in `crates/repo/tests/repo/prune_simulation.rs`, and with each rule of the
 //! protocol left out. The same seed is the same history.
 
 use ibid_repo::simulation::{self, Rule, leave_out};
