@@ -1,5 +1,5 @@
 //! Crashes of a simulated disk: more seeds, more data and more backups than in
-//! `crates/repo/tests/durability.rs` and `checkpoints.rs`.
+//! `crates/repo/tests/repo/durability.rs` and `checkpoints.rs`.
 //!
 //! Of every two seeds, one decides the ids and the order of threads, too; the other has those of the machine, where
 //! several threads use the disk at once.

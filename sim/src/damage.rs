@@ -1,4 +1,4 @@
-//! Random damage: more than in `crates/repo/tests/damage.rs`, and several kinds at once.
+//! Random damage: more than in `crates/repo/tests/repo/damage.rs`, and several kinds at once.
 
 use ibid_repo::simulation;
 

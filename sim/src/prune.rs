@@ -1,5 +1,5 @@
 //! Backups, prunes, restores, copies and users who change and forget snapshots, on one storage, with clocks that are
-//! wrong by up to ten years: more seeds than in `crates/repo/tests/prune_simulation.rs`, and with each rule of the
+//! wrong by up to ten years: more seeds than in `crates/repo/tests/repo/prune_simulation.rs`, and with each rule of the
 //! protocol left out. The same seed is the same history.
 
 use ibid_repo::simulation::{self, Rule, leave_out};
@@ -96,22 +96,4 @@ fn without(trees: &Trees, seeds: std::ops::Range<u64>, rule: Rule, name: &str, s
     }
     println!("without {name}: NO snapshot lost, {others} times something else was wrong");
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_is_the_same_history() {
-        let seam = seam(false);
-        let trees = Trees::new(&seam);
-        let mut traces = Vec::new();
-        for seed in 0..30 {
-            let trace = history(&trees, seed, seam).trace;
-            assert_eq!(history(&Trees::new(&seam), seed, seam).trace, trace, "seed {seed}");
-            assert!(!traces.contains(&trace), "seed {seed} is another history");
-            traces.push(trace);
-        }
-    }
 }

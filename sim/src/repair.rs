@@ -1,4 +1,4 @@
-//! Repairs that are cut short: more damage and more seeds than in `crates/repo/tests/repair.rs`.
+//! Repairs that are cut short: more damage and more seeds than in `crates/repo/tests/repo/repair.rs`.
 
 use ibid_repo::simulation;
 

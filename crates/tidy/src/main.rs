@@ -15,7 +15,7 @@
 #![allow(clippy::print_stdout, reason = "this program is for its output")]
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
@@ -42,9 +42,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return rustdoc(&arguments),
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    document(&root)?;
     let mut changed = Vec::new();
     for library in LIBRARIES {
-        let json = document(&root, library)?;
+        let json = root.join(format!("target/doc/{}.json", library.replace('-', "_")));
         if !fs::read_to_string(&json)?.ends_with(FORMAT) {
             println!("not compared: this rustdoc writes another format; Rust 1.95 writes the one that is read here");
             return Ok(());
@@ -80,11 +81,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Err(format!("{changed}: the API changed. If it was meant to, run `cargo run -p ibid-tidy -- api --renew`").into())
 }
 
-/// Writes the JSON of a library and returns its path.
-fn document(root: &Path, library: &str) -> Result<PathBuf, Box<dyn Error>> {
+/// Writes the JSON of all libraries into `target/doc`, in one run of Cargo, so that all are built with the same
+/// dependences.
+fn document(root: &Path) -> Result<(), Box<dyn Error>> {
     // Set for rustdoc alone: with the variable set for all of Cargo, dependences would be built otherwise.
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["doc", "--locked", "--no-deps", "--lib", "--quiet", "--package", library])
+        .args(["doc", "--locked", "--no-deps", "--lib", "--quiet"])
+        .args(LIBRARIES.map(|library| format!("--package={library}")))
         .env("RUSTDOC", env::current_exe()?)
         .env(
             "RUSTDOCFLAGS",
@@ -94,11 +97,9 @@ fn document(root: &Path, library: &str) -> Result<PathBuf, Box<dyn Error>> {
         .current_dir(root)
         .status()?;
     if !status.success() {
-        return Err(format!("documenting {library}: {status}").into());
+        return Err(format!("cargo doc: {status}").into());
     }
-    Ok(root
-        .join("target/doc")
-        .join(format!("{}.json", library.replace('-', "_"))))
+    Ok(())
 }
 
 /// Runs rustdoc with unstable options allowed: what Cargo starts in rustdoc's place.
