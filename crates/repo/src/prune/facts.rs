@@ -85,23 +85,16 @@ impl Facts {
         Ok(unneeded as f64 >= f64::from(frame.sealed) * UNUSED_SHARE_MIN)
     }
 
-    /// Calls `each` with the frames that are kept and encoded against chunks of this one.
-    pub(super) fn each_dependent(&mut self, frame: u32, mut each: impl FnMut(u32)) -> Result<()> {
+    /// Returns whether frames that are kept are encoded against chunks of this one.
+    pub(super) fn is_base(&mut self, frame: u32) -> Result<bool> {
         let mut at = self.dependents.start(frame)?;
         while let Some(dependent) = self.dependents.second(at, frame)? {
             if self.kept.contains(dependent) {
-                each(dependent);
+                return Ok(true);
             }
             at += 1;
         }
-        Ok(())
-    }
-
-    /// Returns whether frames that are kept are encoded against chunks of this one.
-    pub(super) fn is_base(&mut self, frame: u32) -> Result<bool> {
-        let mut is_base = false;
-        self.each_dependent(frame, |_| is_base = true)?;
-        Ok(is_base)
+        Ok(false)
     }
 
     /// Returns whether the rest of a frame that is needed in part is freed if that part is stored again: it is no base
