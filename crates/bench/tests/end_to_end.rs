@@ -257,30 +257,51 @@ fn commands_on_much_of_everything_are_shown_with_their_memory() {
     assert!(!shown.contains("ibid backup"), "{shown}");
 }
 
-/// Lets repositories age on ten days of each source, which are options and the name in the report, and checks what is
-/// said of them.
-fn age(folder: &Path, sources: &[(&[&str], &str)], tools: &[&str]) {
-    let at = |name: &str| folder.join(name).to_str().expect("text").to_owned();
-    let (ibid, json) = (ibid(), at("run.json"));
-    let (ibid, list) = (ibid.to_str().expect("text"), tools.join(","));
+#[test]
+fn repositories_age_beside_fresh_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    versions(&folder.path().join("tiny"));
+    std::fs::create_dir(folder.path().join("texts")).unwrap();
+    for number in 0..20 {
+        let text = format!("line of text {number}\n").repeat(40);
+        std::fs::write(folder.path().join(format!("texts/{number}.txt")), text).unwrap();
+    }
+    let ibid = ibid();
+    let tools: Vec<_> = ["ibid", "restic", "borg"]
+        .into_iter()
+        .filter(|tool| *tool == "ibid" || installed(tool))
+        .collect();
     // Ten days, of which the rules keep eight: seven days, and the end of the first week. borg and restic
     // keep one or two more.
-    let common = [
-        "--ibid", ibid, "--tools", &list, "--rounds", "10", "--every", "6", "--json", &json,
-    ];
-    let options = sources.iter().flat_map(|(options, _)| options.iter().copied());
-    let arguments: Vec<&str> = ["aging"].into_iter().chain(common).chain(options).collect();
-    let shown = bench_ok(&arguments);
-    for (_, name) in sources {
-        assert!(shown.contains(&format!("{name}: 10 days")), "{shown}");
-    }
+    let shown = bench_ok(&[
+        "aging",
+        "--ibid",
+        ibid.to_str().expect("text"),
+        "--tree",
+        &at("texts"),
+        "--dump-size",
+        "20KiB",
+        "--corpus",
+        &format!("tiny={}", at("tiny")),
+        "--tools",
+        &tools.join(","),
+        "--rounds",
+        "10",
+        "--every",
+        "6",
+        "--json",
+        &at("run.json"),
+    ]);
+    assert!(
+        shown.contains("tree: 10 days") && shown.contains("tiny: 10 days"),
+        "{shown}"
+    );
     assert!(shown.contains("size within 1.1 of a fresh repository"), "{shown}");
-    assert_eq!(bench_ok(&["table", &json]), shown);
+    assert_eq!(bench_ok(&["table", &at("run.json")]), shown);
 
-    let record = read(Path::new(&json));
-    let series = record["outcome"]["aging"]["series"].as_array().expect("series");
-    assert_eq!(series.len(), sources.len());
-    for series in series {
+    let record = read(&folder.path().join("run.json"));
+    for series in record["outcome"]["aging"]["series"].as_array().expect("series") {
         assert_eq!(series["days"].as_array().unwrap().len(), 10 * tools.len());
         let prune = &series["days"][0]["said"];
         assert!(prune["done"]["freed_bytes"].is_u64(), "what ibid's prune said: {prune}");
@@ -289,62 +310,14 @@ fn age(folder: &Path, sources: &[(&[&str], &str)], tools: &[&str]) {
         let days: Vec<_> = fresh[1]["snapshots"].as_array().unwrap().iter().collect();
         assert!((8..10).contains(&days.len()) && *days[days.len() - 1] == 10, "{days:?}");
     }
-    bench_ok(&["charts", &json, "--out", &at("aging.svg")]);
+    bench_ok(&["charts", &at("run.json"), "--out", &at("aging.svg")]);
     let picture = std::fs::read_to_string(at("aging.svg")).unwrap();
-    assert_eq!(picture.matches("<polyline").count(), sources.len() * tools.len());
+    assert_eq!(picture.matches("<polyline").count(), 2 * tools.len());
     assert_eq!(
         picture.matches("class=\"fresh\"").count(),
-        sources.len() * (1 + 2),
+        2 * (1 + 2),
         "in the legend, and on two days"
     );
-}
-
-/// Returns ibid and those of restic and borg that are installed.
-fn tools_that_age() -> Vec<&'static str> {
-    let others = ["restic", "borg"].into_iter().filter(|tool| installed(tool));
-    ["ibid"].into_iter().chain(others).collect()
-}
-
-/// Writes short texts, of which an ageing tree is made, and returns the options for it.
-fn texts(folder: &Path) -> [String; 4] {
-    let texts = folder.join("texts");
-    std::fs::create_dir(&texts).unwrap();
-    for number in 0..20 {
-        let text = format!("line of text {number}\n").repeat(40);
-        std::fs::write(texts.join(format!("{number}.txt")), text).unwrap();
-    }
-    let texts = texts.to_str().expect("text").to_owned();
-    ["--tree".into(), texts, "--dump-size".into(), "20KiB".into()]
-}
-
-/// Writes versions that an ageing file becomes, and returns the options for it.
-fn tiny(folder: &Path) -> [String; 2] {
-    versions(&folder.join("tiny"));
-    ["--corpus".into(), format!("tiny={}", folder.join("tiny").display())]
-}
-
-#[test]
-fn repositories_of_a_tree_age_beside_fresh_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let tree = texts(folder.path());
-    let tree = tree.each_ref().map(String::as_str);
-    age(folder.path(), &[(&tree, "tree")], &tools_that_age());
-}
-
-#[test]
-fn repositories_of_versions_age_beside_fresh_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let tiny = tiny(folder.path());
-    let tiny = tiny.each_ref().map(String::as_str);
-    age(folder.path(), &[(&tiny, "tiny")], &tools_that_age());
-}
-
-#[test]
-fn repositories_of_a_tree_and_of_versions_age_one_after_the_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let (tree, tiny) = (texts(folder.path()), tiny(folder.path()));
-    let (tree, tiny) = (tree.each_ref().map(String::as_str), tiny.each_ref().map(String::as_str));
-    age(folder.path(), &[(&tree, "tree"), (&tiny, "tiny")], &["ibid"]);
 }
 
 #[test]
