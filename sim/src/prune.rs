@@ -97,3 +97,21 @@ fn without(trees: &Trees, seeds: std::ops::Range<u64>, rule: Rule, name: &str, s
     println!("without {name}: NO snapshot lost, {others} times something else was wrong");
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_is_the_same_history() {
+        let seam = seam(false);
+        let trees = Trees::new(&seam);
+        let mut traces = Vec::new();
+        for seed in 0..30 {
+            let trace = history(&trees, seed, seam).trace;
+            assert_eq!(history(&Trees::new(&seam), seed, seam).trace, trace, "seed {seed}");
+            assert!(!traces.contains(&trace), "seed {seed} is another history");
+            traces.push(trace);
+        }
+    }
+}
