@@ -2,6 +2,8 @@
 
 mod tree;
 
+use std::collections::HashSet;
+
 use tree::{File, complain, files};
 
 /// The columns of a line of Rust at most, as in `rustfmt.toml`, which leaves long strings alone.
@@ -92,6 +94,45 @@ fn no_file_names_what_only_we_have() {
         }
     }
     complain(wrong);
+}
+
+#[test]
+fn every_file_is_a_module_of_another() {
+    // The compiler passes over a file that no `mod` names, and so over the tests in it.
+    let rust = rust();
+    let split = |path: &str| {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        (folder.to_owned(), name.to_owned())
+    };
+    // Folders of modules, with the names of these; and names of files that are given by their paths.
+    let (mut named, mut by_path) = (HashSet::new(), HashSet::new());
+    for file in &rust {
+        let (beside, _) = split(&file.path);
+        let inside = file.path.trim_end_matches(".rs");
+        for (_, line) in file.lines() {
+            let line = line.trim();
+            if let Some((_, name)) = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod ")) {
+                named.insert((beside.clone(), name.to_owned()));
+                named.insert((inside.to_owned(), name.to_owned()));
+            } else if let Some(path) = line.strip_prefix("#[path = \"") {
+                by_path.insert(split(path.trim_end_matches("\"]")).1);
+            }
+        }
+    }
+    let roots = ["src/bin", "tests", "examples", "benches", "fuzz_targets"];
+    let is_module = |path: &str| {
+        let (folder, file) = split(path);
+        let (parent, name) = match file.as_str() {
+            "mod.rs" => split(&folder),
+            _ => (folder.clone(), file.trim_end_matches(".rs").to_owned()),
+        };
+        ["lib.rs", "main.rs", "build.rs"].contains(&file.as_str())
+            || roots.iter().any(|root| folder.ends_with(root))
+            || named.contains(&(parent, name))
+            || by_path.contains(&file)
+    };
+    let others = rust.iter().filter(|file| !is_module(&file.path));
+    complain(others.map(|file| format!("{}: no module names it", file.path)));
 }
 
 #[test]
