@@ -96,13 +96,20 @@ impl Facts {
         Ok(false)
     }
 
+    /// Returns whether any frames are encoded against chunks of this one. Those that are not kept stay with their packs,
+    /// and so do their bases.
+    fn has_dependents(&mut self, frame: u32) -> Result<bool> {
+        let at = self.dependents.start(frame)?;
+        Ok(self.dependents.second(at, frame)?.is_some())
+    }
+
     /// Returns whether the rest of a frame that is needed in part is freed if that part is stored again: it is no base
     /// of others, and none of its own bases is without need.
     pub(super) fn is_free_to_shrink(&mut self, number: u32, frame: &Frame) -> Result<bool> {
         Ok(self.is_needed(number)?
             && self.is_partly_needed(number, frame)?
             && !self.on_unneeded.contains(number)
-            && !self.is_base(number)?)
+            && !self.has_dependents(number)?)
     }
 }
 
