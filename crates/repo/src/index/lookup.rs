@@ -436,32 +436,6 @@ impl Index {
             })
     }
 
-    /// Returns where a chunk is in [lost](Index::lost) frames.
-    pub(crate) fn lost_places(&self, id: &ChunkId) -> Vec<Place> {
-        if self.lost.is_empty() {
-            return Vec::new();
-        }
-        let short = ShortId::of(id);
-        let copies = self.copies(id.prefix()).into_iter();
-        let copies = copies.filter(|(other, _)| other == id).map(|(_, place)| place);
-        let mut places: Vec<Place> = self.memory.get(id).into_iter().chain(copies).collect();
-        self.in_moved((short, short), |_, place| {
-            places.push(place);
-            false
-        });
-        for part in &self.runs {
-            self.find_in_run(part, (short, short), |_, ordinal| {
-                let found = self.read_run(part, |run| run.frame_of(ordinal, &self.pages));
-                places.extend(found.map(|(number, found)| Place {
-                    frame: part.first_frame + number,
-                    slot: (ordinal - found.ordinal) as u16,
-                }));
-            });
-        }
-        places.retain(|place| self.lost.contains(place.frame));
-        places
-    }
-
     /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
         self.place_of(id, &self.hidden)

@@ -23,20 +23,21 @@ pub(super) struct Facts {
     pub(super) dependents: Pairs,
     /// The frames that are encoded against chunks that no snapshot needs.
     on_unneeded: NumberSet,
-    /// Frames with chunks that snapshots need, but that can't be decoded because of damage. They are kept: what they
-    /// lack may be stored again.
+    /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
     lost: NumberSet,
 }
 
 impl Facts {
     /// Finds out what these snapshots need.
     pub(super) fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Facts> {
-        let Needed {
-            mut bytes,
-            chunks,
-            lost,
-        } = Needed::find(repository, loaded, snapshots)?;
-        let mut unneeded = chunks.complement()?;
+        let (mut bytes, needed_chunks) = needed_bytes(repository, loaded, snapshots)?;
+        let mut unneeded = needed_chunks.complement()?;
+        let mut lost = NumberSet::default();
+        if !loaded.missing.is_empty() {
+            for frame in loaded.index.lost().iter() {
+                lost.insert(frame);
+            }
+        }
         let mut dependencies = match loaded.index.has_deltas() {
             true => Dependencies::read(&repository.scratch(), loaded, Some(&mut unneeded), &repository.monitor)?,
             false => Dependencies::none(&repository.scratch())?,
@@ -113,45 +114,32 @@ impl Facts {
     }
 }
 
-/// What snapshots need.
-struct Needed {
-    /// For each frame, how many bytes of its chunks.
-    bytes: Array<u32>,
-    /// The ordinals of these chunks.
-    chunks: Bits,
-    /// Frames with needed chunks that can't be read.
-    lost: NumberSet,
-}
-
-impl Needed {
-    fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Needed> {
-        let (index, scratch) = (&loaded.index, repository.scratch());
-        let reader = repository.tree_reader()?;
-        let mut reach = Reach::new(repository, &reader);
-        let mut needed = Needed {
-            bytes: Array::zeros(&scratch, index.stored_frames().into())?,
-            chunks: Bits::new(&scratch, index.ordinals())?,
-            lost: NumberSet::default(),
-        };
-        let mut need = |id: &ChunkId, length: u32, _| {
-            let Some(place) = index.get_stored(id) else {
-                for place in index.lost_places(id) {
-                    needed.lost.insert(place.frame);
-                }
-                return Ok(());
-            };
-            if needed.chunks.insert(index.ordinal(place))? {
-                let before = needed.bytes.get(place.frame.into())?;
-                needed.bytes.set(place.frame.into(), before.saturating_add(length))?;
-            }
-            Ok(())
-        };
-        for info in snapshots {
-            reach.visit(&info.snapshot.root, &mut need)?;
+/// Returns for each frame how many bytes of its chunks these snapshots need, and the ordinals of these chunks.
+fn needed_bytes(
+    repository: &Repository,
+    loaded: &LoadedIndex,
+    snapshots: &[SnapshotInfo],
+) -> Result<(Array<u32>, Bits)> {
+    let (index, scratch) = (&loaded.index, repository.scratch());
+    let reader = repository.tree_reader()?;
+    let mut reach = Reach::new(repository, &reader);
+    let mut met = Bits::new(&scratch, index.ordinals())?;
+    let mut needed: Array<u32> = Array::zeros(&scratch, index.stored_frames().into())?;
+    let mut need = |id: &ChunkId, length: u32, _| {
+        // A chunk that is lost needs nothing.
+        if let Some(place) = index.get_stored(id)
+            && met.insert(index.ordinal(place))?
+        {
+            let before = needed.get(place.frame.into())?;
+            needed.set(place.frame.into(), before.saturating_add(length))?;
         }
-        repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
-        Ok(needed)
+        Ok(())
+    };
+    for info in snapshots {
+        reach.visit(&info.snapshot.root, &mut need)?;
     }
+    repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
+    Ok((needed, met))
 }
 
 /// Returns these frames with all that they are decoded from.

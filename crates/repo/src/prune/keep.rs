@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ibid_format::pack::PackSummary;
 use ibid_format::run::ShortId;
-use ibid_format::{ChunkId, ChunkPrefix, FileId};
+use ibid_format::{ChunkPrefix, FileId};
 
 use super::rules::{self, Rule};
 use crate::index::{IdMap, LoadedIndex, find_base};
@@ -68,9 +68,23 @@ impl Repository {
         let mut reach = Reach::new(self, &reader);
         let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
         for info in new {
-            reach.visit(&info.snapshot.root, &mut |id, _, _| search.need(id))?;
+            reach.visit(&info.snapshot.root, &mut |id, _, _| {
+                if kept.index.get_stored(id).is_none()
+                    && let Some(place) = all.index.get_stored(id)
+                {
+                    search.keep(place.frame)?;
+                }
+                Ok(())
+            })?;
         }
-        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| search.need(id))?;
+        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| {
+            if kept.index.get_stored(id).is_none()
+                && let Some(place) = all.index.get_stored(id)
+            {
+                search.keep(place.frame)?;
+            }
+            Ok(())
+        })?;
         let mut now_known = Known {
             snapshots: snapshots.iter().map(|info| info.id).collect(),
             packs: IdMap::new(&self.scratch()),
@@ -131,22 +145,6 @@ impl Repository {
 }
 
 impl Search<'_> {
-    /// Keeps a chunk that a snapshot needs, even if it can't be decoded now.
-    fn need(&mut self, id: &ChunkId) -> Result<()> {
-        if self.kept.index.get_stored(id).is_some() {
-            return Ok(());
-        }
-        if let Some(place) = self.all.index.get_stored(id) {
-            return self.keep(place.frame);
-        }
-        if self.kept.index.lost_places(id).is_empty() {
-            for place in self.all.index.lost_places(id) {
-                self.keep(place.frame)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Keeps a frame of `all` with its pack, and what they are decoded from.
     fn keep(&mut self, frame: u32) -> Result<()> {
         let mut todo = vec![frame];
