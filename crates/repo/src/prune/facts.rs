@@ -97,8 +97,8 @@ impl Facts {
         Ok(false)
     }
 
-    /// Returns whether any frames are encoded against chunks of this one. Those that are not kept stay with their packs,
-    /// and so do their bases.
+    /// Returns whether any frames are encoded against chunks of this one. Those that are not kept stay with their
+    /// packs, and so do their bases.
     fn has_dependents(&mut self, frame: u32) -> Result<bool> {
         let at = self.dependents.start(frame)?;
         Ok(self.dependents.second(at, frame)?.is_some())
