@@ -19,6 +19,7 @@ mod decide;
 mod facts;
 mod keep;
 mod log;
+mod moved;
 mod options;
 mod plan;
 mod rebase;
@@ -39,6 +40,7 @@ use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
 use crate::{Error, Repository, Result, Warning, clock};
 use keep::Known;
+use moved::Moved;
 use plan::Plan;
 use rules::Rule;
 
@@ -92,7 +94,7 @@ impl Repository {
         }
         // What an earlier one has begun.
         self.settle_batches(options, None, &mut summary)?;
-        self.sweep(&[], &mut summary)?;
+        self.sweep(&mut Moved::new(&self.scratch()), &mut summary)?;
         self.drop_useless_checkpoints()?;
         self.end_dead_sessions(options)?;
         let mut encodes = true;
@@ -108,11 +110,11 @@ impl Repository {
                     no_space = Some(error);
                 }
                 Err(error) => return Err(error),
-                Ok(Emptied::Condemned(known)) => {
+                Ok(Emptied::Condemned(mut condemned)) => {
                     self.refresh();
-                    self.settle_batches(options, known.known, &mut summary)?;
-                    self.sweep(&known.moves, &mut summary)?;
-                    self.drop_forgotten(&known.forgotten)?;
+                    self.settle_batches(options, condemned.known, &mut summary)?;
+                    self.sweep(&mut condemned.moved, &mut summary)?;
+                    self.drop_forgotten(&condemned.forgotten)?;
                     self.refresh();
                     summary.stored = self.stored_bytes()?;
                     return match no_space {
@@ -152,15 +154,15 @@ impl Repository {
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {
             known: None,
-            moves: Vec::new(),
+            moved: Moved::new(&self.scratch()),
             forgotten: forgotten.into_iter().map(|(id, _)| id).collect(),
         };
         self.list_whole_packs(&loaded)?;
         if plan.goes.is_empty() {
             return Ok(Emptied::Condemned(Box::new(condemned)));
         }
-        let (moves, goes) = self.repack(&loaded, &plan, summary)?;
-        condemned.moves = moves;
+        let (moved, goes) = self.repack(&loaded, &plan, summary)?;
+        condemned.moved = moved;
         let before = loaded.state.clone();
         if plan.anew.is_empty() {
             drop((loaded, plan));
@@ -354,7 +356,7 @@ struct Condemned {
     /// `None` if nothing was condemned.
     known: Option<Known>,
     /// Frames that were moved.
-    moves: Vec<repack::Moved>,
+    moved: Moved,
     /// Forgotten snapshots that were no longer among those that are needed.
     forgotten: Vec<FileId>,
 }

@@ -8,6 +8,7 @@ use ibid_format::FileId;
 use ibid_format::pack::{FrameSummary, PackBuilder, PackKind};
 
 use super::PruneSummary;
+use super::moved::Moved;
 use super::plan::Plan;
 use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
 use crate::ingest::Again;
@@ -18,20 +19,14 @@ use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, Warning};
 /// Part of the memory budget for the frames that are read to be encoded anew.
 const READ_SHARE: u64 = 16;
 
-/// A frame that was moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moved {
-    pub(super) from: (FileId, u32),
-    pub(super) to: (FileId, u32),
-}
-
 /// Moves frames into new packs: of metadata, of whole frames, and of deltas, which seldom live as long.
 struct Moving<'a> {
     repository: &'a Repository,
     epoch: u64,
-    open: [Option<PackBuilder>; 3],
+    /// With the numbers that these packs have in `moved`.
+    open: [Option<(PackBuilder, u32)>; 3],
     unlisted: Unlisted,
-    moved: Vec<Moved>,
+    moved: Moved,
     summary: &'a mut PruneSummary,
 }
 
@@ -43,7 +38,7 @@ impl Repository {
         loaded: &LoadedIndex,
         plan: &Plan,
         summary: &mut PruneSummary,
-    ) -> Result<(Vec<Moved>, Vec<FileId>)> {
+    ) -> Result<(Moved, Vec<FileId>)> {
         let counters = &self.monitor.counters;
         let total = plan.estimate.moved + plan.estimate.encoded_anew;
         counters.bytes_total.store(total, Ordering::Relaxed);
@@ -53,7 +48,7 @@ impl Repository {
             epoch: loaded.state.number,
             open: [None, None, None],
             unlisted: Unlisted::new(self.memory),
-            moved: Vec::new(),
+            moved: Moved::new(&self.scratch()),
             summary,
         };
         let mut goes = Vec::new();
@@ -68,9 +63,7 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
-        let mut moved = moving.finish()?;
-        moved.sort_unstable();
-        Ok((moved, goes))
+        Ok((moving.finish()?, goes))
     }
 
     /// Stores the chunks again that are in frames which go and are not moved. Returns whether the memory suffices
@@ -154,17 +147,19 @@ impl Moving<'_> {
             (PackKind::Data, 0) => 1,
             (PackKind::Data, _) => 2,
         };
-        let new = || PackBuilder::new(&repository.files.keys, new_id(), pack.kind);
-        let open = self.open[class].get_or_insert_with(new);
+        let (open, number) = self.open[class].get_or_insert_with(|| {
+            let id = new_id();
+            (
+                PackBuilder::new(&repository.files.keys, id, pack.kind),
+                self.moved.number(id),
+            )
+        });
         let offset = open.len() as u32;
         open.add(&plain, &frame.blobs, frame.depth, &frame.bases);
-        self.moved.push(Moved {
-            from: (pack.id, frame.offset),
-            to: (open.id(), offset),
-        });
+        self.moved.add((pack.id, frame.offset), (*number, offset))?;
         ProgressCounters::add(&repository.monitor.counters.bytes, frame.sealed.into());
-        match self.open[class].take_if(|open| open.is_full(repository.config.pack_size)) {
-            Some(full) => self.store(full),
+        match self.open[class].take_if(|(open, _)| open.is_full(repository.config.pack_size)) {
+            Some((full, _)) => self.store(full),
             None => Ok(()),
         }
     }
@@ -186,8 +181,8 @@ impl Moving<'_> {
     }
 
     /// Stores and lists the packs that are not full, and returns what was moved.
-    fn finish(mut self) -> Result<Vec<Moved>> {
-        for open in std::mem::take(&mut self.open).into_iter().flatten() {
+    fn finish(mut self) -> Result<Moved> {
+        for (open, _) in std::mem::take(&mut self.open).into_iter().flatten() {
             self.store(open)?;
         }
         self.unlisted.list(&self.repository.files, self.epoch, false)?;

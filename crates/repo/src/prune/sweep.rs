@@ -5,7 +5,7 @@ use ibid_format::sketches::Sketches;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::ErrorKind;
 
-use super::repack::Moved;
+use super::moved::Moved;
 use super::{PruneState, PruneSummary};
 use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Repository, Result, similar};
@@ -15,7 +15,7 @@ const BUDGET_A_SKETCH: u64 = 600;
 
 impl Repository {
     /// Deletes what is doomed. `moved` are frames that were moved, whose sketches move with them.
-    pub(super) fn sweep(&self, moved: &[Moved], summary: &mut PruneSummary) -> Result<()> {
+    pub(super) fn sweep(&self, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
         let state = PruneState::read(&self.files)?;
         if state.entry.doomed.is_empty() && state.entry.fence == 0 {
             return Ok(());
@@ -103,7 +103,7 @@ impl Repository {
 
     /// Writes sketches without those of doomed packs, and with the places of frames that were moved. Files of
     /// sketches become few.
-    fn sweep_sketches(&self, state: &PruneState, moved: &[Moved], summary: &mut PruneSummary) -> Result<()> {
+    fn sweep_sketches(&self, state: &PruneState, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
         let most = similar::CHUNKS_OF_ONE_FILE.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
         let mut out: Option<Sketches> = None;
         let (mut chunks, mut replaced) = (0, Vec::new());
@@ -115,18 +115,18 @@ impl Repository {
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
-            sketches.runs.retain_mut(|run| {
-                if !state.is_doomed(run.pack) {
-                    return true;
+            let mut runs = Vec::with_capacity(sketches.runs.len());
+            for mut run in sketches.runs {
+                if state.is_doomed(run.pack) {
+                    is_changed = true;
+                    match moved.find(run.pack, run.offset)? {
+                        Some(now) => (run.pack, run.offset) = now,
+                        None => continue,
+                    }
                 }
-                is_changed = true;
-                let from = (run.pack, run.offset);
-                let at = moved.binary_search_by_key(&from, |moved| moved.from);
-                if let Ok(at) = at {
-                    (run.pack, run.offset) = moved[at].to;
-                }
-                at.is_ok()
-            });
+                runs.push(run);
+            }
+            sketches.runs = runs;
             let count: usize = sketches.runs.iter().map(|run| run.chunks.len()).sum();
             if !is_changed && count > most / 2 {
                 continue;

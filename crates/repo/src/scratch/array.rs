@@ -1,5 +1,7 @@
 //! Numbers by position, in memory while they are few, and otherwise in a temporary file.
 
+use std::ops::Range;
+
 use ibid_format::run::PAGE_PLAIN;
 
 use super::Scratch;
@@ -159,7 +161,12 @@ impl<T: Element> Array<T> {
     /// Returns the first position whose element does not satisfy `is_before`, for an array in which
     /// all elements that satisfy it come first.
     pub(crate) fn partition_point(&mut self, is_before: impl Fn(T) -> bool) -> Result<u64> {
-        let (mut low, mut high) = (0, self.length);
+        self.partition_point_in(0..self.length, is_before)
+    }
+
+    /// Does the same among the elements at these positions.
+    pub(crate) fn partition_point_in(&mut self, among: Range<u64>, is_before: impl Fn(T) -> bool) -> Result<u64> {
+        let (mut low, mut high) = (among.start, among.end);
         while low < high {
             let middle = low + (high - low) / 2;
             match is_before(self.get(middle)?) {
