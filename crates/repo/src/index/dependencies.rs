@@ -401,14 +401,17 @@ impl Reading<'_> {
         let mut unknown = unknown.finish(Vec::new())?;
         while let Some((ShortId(packed), _)) = unknown.next()? {
             let (base, frame) = (ShortId(packed).padded().prefix(), packed as u32);
-            let mut holder = None;
-            lost.each(base, |_, other| {
-                holder = (depth(other) < depth(frame)).then_some(other);
-                Ok(holder.is_none())
+            // Any of them may be the one whose own bases are stored late.
+            let mut is_known = false;
+            lost.each(base, |_, holder| {
+                if depth(holder) < depth(frame) {
+                    is_known = true;
+                    frames.push(holder, frame)?;
+                }
+                Ok(true)
             })?;
-            match holder {
-                Some(holder) => frames.push(holder, frame)?,
-                None => drop(left.0.push(packed)?),
+            if !is_known {
+                left.0.push(packed)?;
             }
         }
         Ok(Dependencies {

@@ -436,6 +436,40 @@ impl Index {
             })
     }
 
+    /// Returns the [lost](Index::lost) frames that have a chunk.
+    pub(crate) fn lost_frames_of(&self, id: &ChunkId) -> Vec<u32> {
+        let short = ShortId::of(id);
+        let copies = self.copies(id.prefix()).into_iter();
+        let copies = copies.filter(|(other, _)| other == id).map(|(_, place)| place);
+        self.lost_among((short, short), self.memory.get(id).into_iter().chain(copies))
+    }
+
+    /// Returns the [lost](Index::lost) frames that have a chunk whose id begins with this prefix.
+    pub(crate) fn lost_frames_with(&self, prefix: ChunkPrefix) -> Vec<u32> {
+        let known = self.memory.find(prefix).into_iter().chain(self.copies(prefix));
+        self.lost_among(ShortId::range_of(prefix), known.map(|(_, place)| place))
+    }
+
+    /// Returns the lost frames at these places, and those with chunks of runs in this range.
+    fn lost_among(&self, range: (ShortId, ShortId), places: impl Iterator<Item = Place>) -> Vec<u32> {
+        if self.lost.is_empty() {
+            return Vec::new();
+        }
+        let mut frames: Vec<u32> = places.map(|place| place.frame).collect();
+        self.in_moved(range, |_, place| {
+            frames.push(place.frame);
+            false
+        });
+        for part in &self.runs {
+            self.find_in_run(part, range, |_, ordinal| {
+                let found = self.read_run(part, |run| run.frame_of(ordinal, &self.pages));
+                frames.extend(found.map(|(number, _)| part.first_frame + number));
+            });
+        }
+        frames.retain(|frame| self.lost.contains(*frame));
+        frames
+    }
+
     /// Returns the place of a chunk, if it is known.
     pub(crate) fn get(&self, id: &ChunkId) -> Option<Place> {
         self.place_of(id, &self.hidden)

@@ -160,7 +160,7 @@ impl<'a> Choice<'a> {
     fn alike(&mut self, repack_max: u64, small_max: u64) {
         let mut tiers: BTreeMap<(PackKind, u32), Vec<u32>> = BTreeMap::new();
         for (number, pack) in self.loaded.index.packs() {
-            if pack.size < small_max && !self.goes.contains(number) {
+            if pack.size < small_max && !self.goes.contains(number) && !self.facts.stays(number) {
                 let tier = pack.size.max(SMALL_MIN).ilog2() / 2;
                 tiers.entry((pack.kind, tier)).or_default().push(number);
             }

@@ -2,7 +2,7 @@
 
 use ibid_format::ChunkId;
 
-use crate::index::{Dependencies, Frame, LoadedIndex, NumberSet, Pairs};
+use crate::index::{Dependencies, Frame, Index, LoadedIndex, NumberSet, Pairs};
 use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
@@ -23,21 +23,28 @@ pub(super) struct Facts {
     pub(super) dependents: Pairs,
     /// The frames that are encoded against chunks that no snapshot needs.
     on_unneeded: NumberSet,
-    /// Frames that can't be decoded because of damage. They are kept: what they lack may be stored again.
-    lost: NumberSet,
+    /// Packs with chunks that snapshots need, but that can't be decoded because of damage. They stay as they are: what
+    /// they lack may be stored again. If they were moved, index files would list them as if they lacked nothing.
+    stays: NumberSet,
+    /// The frames of these packs.
+    in_staying: NumberSet,
 }
 
 impl Facts {
     /// Finds out what these snapshots need.
     pub(super) fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Facts> {
-        let (mut bytes, needed_chunks) = needed_bytes(repository, loaded, snapshots)?;
-        let mut unneeded = needed_chunks.complement()?;
-        let mut lost = NumberSet::default();
-        if !loaded.missing.is_empty() {
-            for frame in loaded.index.lost().iter() {
-                lost.insert(frame);
+        let Needed {
+            mut bytes,
+            chunks,
+            lost_in,
+        } = Needed::find(repository, loaded, snapshots)?;
+        let mut in_staying = NumberSet::default();
+        for pack in lost_in.iter() {
+            for frame in loaded.index.frames_of(pack) {
+                in_staying.insert(frame);
             }
         }
+        let mut unneeded = chunks.complement()?;
         let mut dependencies = match loaded.index.has_deltas() {
             true => Dependencies::read(&repository.scratch(), loaded, Some(&mut unneeded), &repository.monitor)?,
             false => Dependencies::none(&repository.scratch())?,
@@ -50,7 +57,7 @@ impl Facts {
         }
         let mut needed = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
-            if bytes.get(frame.into())? > 0 || lost.contains(frame) {
+            if bytes.get(frame.into())? > 0 || in_staying.contains(frame) {
                 needed.insert(frame);
             }
         }
@@ -61,18 +68,29 @@ impl Facts {
             bases,
             dependents,
             on_unneeded,
-            lost,
+            stays: lost_in,
+            in_staying,
         })
     }
 
-    /// Returns whether a frame has chunks that snapshots need.
+    /// Returns whether a pack stays as it is.
+    pub(super) fn stays(&self, pack: u32) -> bool {
+        self.stays.contains(pack)
+    }
+
+    /// Returns whether any packs stay as they are.
+    pub(super) fn any_stays(&self) -> bool {
+        !self.stays.is_empty()
+    }
+
+    /// Returns whether a frame has chunks that snapshots need, or stays with its pack.
     pub(super) fn is_needed(&mut self, frame: u32) -> Result<bool> {
-        Ok(self.bytes.get(frame.into())? > 0 || self.lost.contains(frame))
+        Ok(self.bytes.get(frame.into())? > 0 || self.in_staying.contains(frame))
     }
 
     /// Returns about how many of a frame's stored bytes are for chunks that snapshots need.
     pub(super) fn needed_part(&mut self, number: u32, frame: &Frame) -> Result<u64> {
-        if self.lost.contains(number) {
+        if self.in_staying.contains(number) {
             return Ok(frame.sealed.into());
         }
         let bytes = u64::from(self.bytes.get(number.into())?.min(frame.length));
@@ -114,32 +132,53 @@ impl Facts {
     }
 }
 
-/// Returns for each frame how many bytes of its chunks these snapshots need, and the ordinals of these chunks.
-fn needed_bytes(
-    repository: &Repository,
-    loaded: &LoadedIndex,
-    snapshots: &[SnapshotInfo],
-) -> Result<(Array<u32>, Bits)> {
-    let (index, scratch) = (&loaded.index, repository.scratch());
-    let reader = repository.tree_reader()?;
-    let mut reach = Reach::new(repository, &reader);
-    let mut met = Bits::new(&scratch, index.ordinals())?;
-    let mut needed: Array<u32> = Array::zeros(&scratch, index.stored_frames().into())?;
-    let mut need = |id: &ChunkId, length: u32, _| {
-        // A chunk that is lost needs nothing.
-        if let Some(place) = index.get_stored(id)
-            && met.insert(index.ordinal(place))?
-        {
-            let before = needed.get(place.frame.into())?;
-            needed.set(place.frame.into(), before.saturating_add(length))?;
+/// What snapshots need.
+struct Needed {
+    /// For each frame, how many bytes of its chunks.
+    bytes: Array<u32>,
+    /// The ordinals of these chunks.
+    chunks: Bits,
+    /// Packs with needed chunks that can't be decoded.
+    lost_in: NumberSet,
+}
+
+impl Needed {
+    fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Needed> {
+        let (index, scratch) = (&loaded.index, repository.scratch());
+        let reader = repository.tree_reader()?;
+        let mut reach = Reach::new(repository, &reader);
+        let mut needed = Needed {
+            bytes: Array::zeros(&scratch, index.stored_frames().into())?,
+            chunks: Bits::new(&scratch, index.ordinals())?,
+            lost_in: NumberSet::default(),
+        };
+        for info in snapshots {
+            reach.visit(&info.snapshot.root, &mut |id, length, _| {
+                if !needed.add(index, id, length)? {
+                    for frame in index.lost_frames_of(id) {
+                        needed.lost_in.insert(index.frame(frame).pack);
+                    }
+                }
+                Ok(())
+            })?;
         }
-        Ok(())
-    };
-    for info in snapshots {
-        reach.visit(&info.snapshot.root, &mut need)?;
+        // A backup takes nothing from a checkpoint that can't be decoded.
+        let of_checkpoint = &mut |id: &ChunkId, length, _| needed.add(index, id, length).map(drop);
+        repository.visit_checkpoints(&mut reach, snapshots, of_checkpoint)?;
+        Ok(needed)
     }
-    repository.visit_checkpoints(&mut reach, snapshots, &mut need)?;
-    Ok((needed, met))
+
+    /// Adds a chunk; returns whether it can be decoded.
+    fn add(&mut self, index: &Index, id: &ChunkId, length: u32) -> Result<bool> {
+        let Some(place) = index.get_stored(id) else {
+            return Ok(false);
+        };
+        if self.chunks.insert(index.ordinal(place))? {
+            let before = self.bytes.get(place.frame.into())?;
+            self.bytes.set(place.frame.into(), before.saturating_add(length))?;
+        }
+        Ok(true)
+    }
 }
 
 /// Returns these frames with all that they are decoded from.

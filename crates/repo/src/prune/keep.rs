@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ibid_format::pack::PackSummary;
 use ibid_format::run::ShortId;
-use ibid_format::{ChunkPrefix, FileId};
+use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::rules::{self, Rule};
 use crate::index::{IdMap, LoadedIndex, find_base};
@@ -69,22 +69,13 @@ impl Repository {
         let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
         for info in new {
             reach.visit(&info.snapshot.root, &mut |id, _, _| {
-                if kept.index.get_stored(id).is_none()
-                    && let Some(place) = all.index.get_stored(id)
-                {
-                    search.keep(place.frame)?;
+                if !search.need(id)? {
+                    search.need_lost(id)?;
                 }
                 Ok(())
             })?;
         }
-        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| {
-            if kept.index.get_stored(id).is_none()
-                && let Some(place) = all.index.get_stored(id)
-            {
-                search.keep(place.frame)?;
-            }
-            Ok(())
-        })?;
+        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| search.need(id).map(drop))?;
         let mut now_known = Known {
             snapshots: snapshots.iter().map(|info| info.id).collect(),
             packs: IdMap::new(&self.scratch()),
@@ -145,6 +136,23 @@ impl Repository {
 }
 
 impl Search<'_> {
+    /// Keeps a chunk. Returns whether it can be decoded.
+    fn need(&mut self, id: &ChunkId) -> Result<bool> {
+        if self.kept.index.get_stored(id).is_some() {
+            return Ok(true);
+        }
+        match self.all.index.get_stored(id) {
+            Some(place) => self.keep(place.frame).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Keeps a chunk that can't be decoded now.
+    fn need_lost(&mut self, id: &ChunkId) -> Result<()> {
+        let frames = self.all.index.lost_frames_of(id);
+        frames.into_iter().try_for_each(|frame| self.keep(frame))
+    }
+
     /// Keeps a frame of `all` with its pack, and what they are decoded from.
     fn keep(&mut self, frame: u32) -> Result<()> {
         let mut todo = vec![frame];
@@ -160,17 +168,25 @@ impl Search<'_> {
             }
             if found.depth > 0 {
                 let bases = self.bases(pack.id, pack.size, found.offset)?;
-                todo.extend(bases.into_iter().filter_map(|base| self.only_in_all(base, found.depth)));
+                todo.extend(bases.into_iter().flat_map(|base| self.only_in_all(base, found.depth)));
             }
         }
         Ok(())
     }
 
-    /// Returns the frame of a base in `all`, if those that stay have no copy that counts.
-    fn only_in_all(&self, base: ChunkPrefix, depth: u8) -> Option<u32> {
-        match find_base(self.kept, base, depth) {
-            Some(_) => None,
-            None => find_base(self.all, base, depth).map(|place| place.frame),
+    /// Returns the frame of a base in `all`, if those that stay have no copy that counts. If none can be decoded, these
+    /// are all that hold it: what they lack may be stored late.
+    fn only_in_all(&self, base: ChunkPrefix, depth: u8) -> Vec<u32> {
+        if find_base(self.kept, base, depth).is_some() {
+            return Vec::new();
+        }
+        match find_base(self.all, base, depth) {
+            Some(place) => vec![place.frame],
+            None => {
+                let mut frames = self.all.index.lost_frames_with(base);
+                frames.retain(|frame| self.all.index.frame(*frame).depth < depth);
+                frames
+            }
         }
     }
 
@@ -199,7 +215,7 @@ impl Search<'_> {
             .collect();
         for frame in deltas {
             for base in self.bases(pack.id, pack.size, frame.offset)? {
-                if let Some(base) = self.only_in_all(base, frame.depth) {
+                for base in self.only_in_all(base, frame.depth) {
                     self.keep(base)?;
                 }
             }

@@ -36,7 +36,8 @@ impl Plan {
             pack: repository.config.pack_size.into(),
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
-        let encodes = encodes && loaded.missing.is_empty() && rules::holds(Rule::BasesStay);
+        let has_lost = !loaded.missing.is_empty() || facts.any_stays();
+        let encodes = encodes && !has_lost && rules::holds(Rule::BasesStay);
         let anew = match encodes {
             true => rebase::choose(loaded, &mut facts, limits.repacked)?,
             false => NumberSet::default(),

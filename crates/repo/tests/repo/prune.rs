@@ -294,6 +294,33 @@ fn a_chunk_that_can_not_be_read_does_not_keep_the_rest_from_being_freed() {
 }
 
 #[test]
+fn deltas_against_a_lost_pack_stay_as_long_as_a_snapshot_needs_them() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    let mut all = revisions(&repository, &folder, 4);
+    let packs = stored(storage.as_ref(), "packs");
+    let (whole, &size) = packs.iter().max_by_key(|(_, size)| **size).unwrap();
+    let name = Name::new(whole).unwrap();
+    let bytes_of_pack = storage.get(&name, size).unwrap();
+    storage.delete(&name).unwrap();
+    let open = || Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    // The pack may come back.
+    for (id, _) in all.drain(..2) {
+        open().forget(&[id]).unwrap();
+    }
+    prune(&open());
+    storage.put(&name, &[&bytes_of_pack]).unwrap();
+    restore_all(&open(), &all);
+    storage.delete(&name).unwrap();
+    for (id, _) in all {
+        open().forget(&[id]).unwrap();
+    }
+    open().prune(&PruneOptions::default()).unwrap();
+    assert_eq!(stored(storage.as_ref(), "packs"), BTreeMap::new());
+}
+
+#[test]
 fn nothing_is_left_when_all_is_forgotten() {
     let storage = Arc::new(Memory::new());
     let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
