@@ -70,13 +70,13 @@ mod tests {
         let mut moved = Moved::new(&Scratch::tiny(folder.path()));
         let [first, second, new, newer] = [1, 2, 3, 4].map(|byte| FileId([byte; 16]));
         let (a, b) = (moved.number(new), moved.number(newer));
-        for n in 0..50_000 {
+        for n in 0..3000 {
             moved.add((first, n * 10), (n % 2, n)).unwrap();
         }
-        for n in 0..50_000 {
+        for n in 0..3000 {
             moved.add((second, n * 7), (b - n % 2, n * 3)).unwrap();
         }
-        for n in 0..50_000 {
+        for n in 0..3000 {
             let pack = [new, newer][n as usize % 2];
             assert_eq!(moved.find(first, n * 10).unwrap(), Some((pack, n)));
             assert_eq!(moved.find(first, n * 10 + 1).unwrap(), None);
