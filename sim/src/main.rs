@@ -4,6 +4,7 @@
 //! ibid-sim crash  [--seeds N] [--seed S]     power lost and processes killed at random operations of a simulated disk
 //! ibid-sim damage [--seeds N] [--seed S]     stored files changed at random: right bytes or an error
 //! ibid-sim repair [--seeds N] [--seed S]     repairs of damaged repositories, crashed at random operations
+//! ibid-sim losses [--seeds N] [--seed S]     packs lost, cut short and found again between backups, prunes and repairs
 //! ibid-sim kill --ibid PATH [--rounds N] [--seed S] [--cache FOLDER]    the real program on a real disk, killed at
 //!                                            random moments, with a cache that is damaged now and then
 //! ibid-sim kill --ibid PATH --beside prunes [--rounds N] [--seed S] [--every N]    four backups, two prunes, a copy
@@ -17,8 +18,8 @@
 //! ```
 //!
 //! The first broken promise ends the run with a message that names the seed. With `prune` and `model` that seed does
-//! the same again: it decides ids, times and the order of threads, too. With `damage`, `repair`, and `crash` with even
-//! seeds, it decides ids and the order of threads. With `kill` and `memory` the machine decides these.
+//! the same again: it decides ids, times and the order of threads, too. With `damage`, `repair`, `losses`, and `crash`
+//! with even seeds, it decides ids and the order of threads. With `kill` and `memory` the machine decides these.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a line a second is what this program is for")]
 
@@ -26,6 +27,7 @@ mod crash;
 mod damage;
 mod kill;
 mod kill_beside;
+mod losses;
 mod memory;
 mod model;
 mod prune;
@@ -67,8 +69,8 @@ impl Flags {
     }
 }
 
-const USAGE: &str = "usage: ibid-sim crash|damage|repair|kill|memory|model|prune [--seed S] [--seeds N] [--rounds N] \
-                     [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
+const USAGE: &str = "usage: ibid-sim crash|damage|repair|losses|kill|memory|model|prune [--seed S] [--seeds N] \
+                     [--rounds N] [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
                      [--without RULE|each] [--print calls]";
 
 fn main() -> Result<(), String> {
@@ -84,6 +86,7 @@ fn main() -> Result<(), String> {
             Some("prunes") => kill_beside::run(&flags),
             Some(_) => return Err(USAGE.to_owned()),
         },
+        "losses" => losses::run(&flags)?,
         "memory" => memory::run(&flags),
         "model" => model::run(&flags),
         "prune" => prune::run(&flags)?,

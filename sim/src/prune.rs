@@ -23,7 +23,7 @@ const RULES: [(Rule, &str); 10] = [
 ];
 
 /// What a history replaces in the program, so that it follows from its seed.
-fn seam(shows: bool) -> Seam {
+pub(crate) fn seam(shows: bool) -> Seam {
     Seam {
         run: |seed, work| simulation::run(seed, work),
         set_clock: simulation::set_clock_wrong_by,

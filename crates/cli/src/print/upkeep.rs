@@ -199,6 +199,7 @@ pub(super) struct JsonEstimate {
     lost_packs: u64,
     needed_bytes: u64,
     base_bytes: u64,
+    held_bytes: u64,
     unused_bytes: u64,
     packs_deleted: u64,
     packs_repacked: u64,
@@ -215,6 +216,7 @@ impl JsonEstimate {
             lost_packs: estimate.lost_packs,
             needed_bytes: estimate.needed,
             base_bytes: estimate.bases,
+            held_bytes: estimate.held,
             unused_bytes: estimate.unused,
             packs_deleted: estimate.packs_deleted,
             packs_repacked: estimate.packs_repacked,
@@ -269,15 +271,23 @@ fn text_lost(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
 }
 
 fn text_estimate(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
-    let all = estimate.needed + estimate.bases + estimate.unused;
+    let all = estimate.needed + estimate.bases + estimate.held + estimate.unused;
     let packs = counted(estimate.packs, "pack", "packs");
     out.line(format!("stored         {}  in {packs}", size(estimate.pack_bytes)))?;
     let parts = [
         ("needed", estimate.needed, "by snapshots"),
         ("bases", estimate.bases, "needed only to read deltas"),
+        (
+            "held",
+            estimate.held,
+            "perhaps needed to read what is in packs that are not whole",
+        ),
         ("unused", estimate.unused, ""),
     ];
-    for (name, bytes, what) in parts {
+    for (name, bytes, what) in parts
+        .into_iter()
+        .filter(|(name, bytes, _)| *name != "held" || *bytes > 0)
+    {
         let line = format!("{name:<15}{}  {}  {what}", size(bytes), percent(bytes, all));
         out.line(line.trim_end())?;
     }

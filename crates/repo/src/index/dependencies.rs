@@ -138,6 +138,8 @@ pub(crate) struct Dependencies {
     of_chunks: Pairs,
     /// Bases that no less deep frame holds, each with a frame encoded against it.
     unknown: Prefixes,
+    /// Depth of the deepest frame whose bases could not be read.
+    unread_depth: u8,
     /// For each frame, the last search that met it.
     met: Array<u32>,
     searches: u32,
@@ -148,6 +150,7 @@ struct Reading<'s> {
     frames: PairSorter<'s>,
     of_chunks: PairSorter<'s>,
     unknown: Sorter<'s>,
+    unread_depth: u8,
     /// Chunks of lost frames.
     lost: Sorter<'s>,
 }
@@ -159,6 +162,7 @@ impl Dependencies {
             frames: PairSorter::new(scratch).finish()?,
             of_chunks: PairSorter::new(scratch).finish()?,
             unknown: Prefixes(Array::zeros(scratch, 0)?),
+            unread_depth: 0,
             met: Array::zeros(scratch, 0)?,
             searches: 0,
         })
@@ -178,8 +182,18 @@ impl Dependencies {
             frames: PairSorter::new(scratch),
             of_chunks: PairSorter::new(scratch),
             unknown: sorter(scratch),
+            unread_depth: 0,
             lost: sorter(scratch),
         };
+        // What a repair has dealt with is given up.
+        let missing = loaded.missing.iter().filter(|pack| !pack.is_set_aside);
+        for number in missing.filter_map(|pack| index.find_pack(pack.id)) {
+            if index.is_missing(number) {
+                index
+                    .frames_of(number)
+                    .for_each(|frame| reading.unread(index.frame(frame).depth));
+            }
+        }
         for (number, pack) in index.packs() {
             let range = index.frames_of(number);
             let frames: Vec<Frame> = range.clone().map(|number| index.frame(number)).collect();
@@ -200,9 +214,17 @@ impl Dependencies {
                 for (frame, number) in summary.frames.iter().zip(range) {
                     reading.add(loaded, frame, number, &mut wanted)?;
                 }
+            } else {
+                frames.iter().for_each(|frame| reading.unread(frame.depth));
             }
         }
         reading.finish(scratch, loaded)
+    }
+
+    /// Returns the depth of the deepest frame whose bases could not be read, because its pack is missing, or a part
+    /// of it: any less deep frame may hold them.
+    pub(crate) fn unread_depth(&self) -> u8 {
+        self.unread_depth
     }
 
     /// Returns pairs of a frame and a base frame.
@@ -340,12 +362,19 @@ impl Reading<'_> {
         for number in frames {
             scratch.monitor.check_cancelled()?;
             let frame = loaded.index.frame(number);
-            if frame.depth == 0 || loaded.index.is_cut_off(&frame) {
+            if frame.depth == 0 {
+                continue;
+            }
+            if loaded.index.is_cut_off(&frame) {
+                self.unread(frame.depth);
                 continue;
             }
             let bases = match scratch.files.read_bases(pack, frame.offset, frame.sealed) {
                 Ok(bases) => bases,
-                Err(error) if error.is_fault() => continue,
+                Err(error) if error.is_fault() => {
+                    self.unread(frame.depth);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let summary = FrameSummary {
@@ -358,6 +387,11 @@ impl Reading<'_> {
             self.add(loaded, &summary, number, &mut None)?;
         }
         Ok(())
+    }
+
+    /// Notes a frame whose bases can't be read.
+    fn unread(&mut self, depth: u8) {
+        self.unread_depth = self.unread_depth.max(depth);
     }
 
     fn add(&mut self, loaded: &LoadedIndex, frame: &FrameSummary, number: u32, wanted: &mut Wanted<'_>) -> Result<()> {
@@ -393,6 +427,7 @@ impl Reading<'_> {
             mut frames,
             of_chunks,
             unknown,
+            unread_depth,
             lost,
         } = self;
         let depth = |frame| loaded.index.frame(frame).depth;
@@ -418,6 +453,7 @@ impl Reading<'_> {
             frames: frames.finish()?,
             of_chunks: of_chunks.finish()?,
             unknown: left,
+            unread_depth,
             met: Array::zeros(scratch, loaded.index.stored_frames().into())?,
             searches: 0,
         })

@@ -104,6 +104,7 @@ impl LoadedIndex {
                 index: Index::new(scratch.clone(), std::mem::take(&mut sources.runs)),
                 unlisted: unlisted.packs,
                 missing: Vec::new(),
+                returned: Vec::new(),
                 longer: unlisted.longer,
                 damaged: std::mem::take(&mut sources.damaged),
                 index_bytes: sources.index_bytes,
@@ -129,8 +130,8 @@ impl LoadedIndex {
         loading.lose_suspects();
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
         loaded.find_set_aside(&repository.files)?;
+        loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
         Ok(Some(loaded))
     }
 
@@ -140,9 +141,9 @@ impl LoadedIndex {
         Ok(looks_again && PruneState::read(&repository.files)?.number != self.state.number)
     }
 
-    /// Finds the frames that can't be decoded because a pack is missing.
+    /// Finds the frames that can't be decoded because a pack is missing, or was.
     fn lose_dependents(&mut self, scratch: &Scratch, unlisted_are_many: bool, monitor: &Monitor) -> Result<()> {
-        let may_lack = self.lacks_packs() || unlisted_are_many && self.state.is_any();
+        let may_lack = self.may_lack_bases() || unlisted_are_many && self.state.is_any();
         if !may_lack || !self.index.has_deltas() {
             return Ok(());
         }

@@ -18,6 +18,8 @@ pub(crate) struct LoadedIndex {
     pub(crate) unlisted: Vec<(FileId, u64)>,
     /// Packs that an index file lists but that are missing, or cut short.
     pub(crate) missing: Vec<MissingPack>,
+    /// Packs that are there again, after a repair had given them up: a prune may have freed what they need.
+    pub(crate) returned: Vec<FileId>,
     /// Packs with bytes after their ends. All that is in them can be read.
     pub(crate) longer: Vec<LongerPack>,
     /// Unreadable index files, and packs with an unreadable directory.
@@ -175,15 +177,21 @@ impl LoadedIndex {
         }
     }
 
-    /// Finds the missing packs that a repair has dealt with.
+    /// Finds the packs that a repair has dealt with.
     pub(super) fn find_set_aside(&mut self, files: &Files) -> Result<()> {
-        if self.missing.is_empty() {
+        let aside = crate::repair::packs_set_aside(files)?;
+        if aside.is_empty() {
             return Ok(());
         }
-        let aside = crate::repair::packs_set_aside(files)?;
         for pack in &mut self.missing {
             pack.is_set_aside = pack.found.is_none() && aside.contains(&pack.id);
         }
+        let is_there = |id: &FileId| {
+            self.index
+                .find_pack(*id)
+                .is_some_and(|number| !self.index.is_missing(number))
+        };
+        self.returned = aside.into_iter().filter(is_there).collect();
         Ok(())
     }
 
@@ -195,9 +203,14 @@ impl LoadedIndex {
         files.map(|file| &file.name)
     }
 
-    /// Returns whether packs are missing, so that frames may lack their bases.
+    /// Returns whether packs are missing.
     pub(super) fn lacks_packs(&self) -> bool {
         !self.missing.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
+    }
+
+    /// Returns whether packs are missing, or were, so that frames may lack their bases.
+    pub(super) fn may_lack_bases(&self) -> bool {
+        self.lacks_packs() || !self.returned.is_empty()
     }
 
     /// Returns whether all frames of a stored pack can be decoded.
@@ -209,7 +222,7 @@ impl LoadedIndex {
     /// Returns a hash of the stored packs, those that a backup has added included; `None` if anything is
     /// missing or damaged.
     pub(crate) fn packs_hash(&self, keys: &Keys) -> Option<ChunkId> {
-        if self.index.lacks_packs() || !self.damaged.is_empty() {
+        if self.index.lacks_packs() || !self.damaged.is_empty() || !self.returned.is_empty() {
             return None;
         }
         let mut hash = keys.chunk_hasher();

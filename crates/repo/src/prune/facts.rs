@@ -12,8 +12,10 @@ const UNUSED_SHARE_MIN: f64 = 0.05;
 
 /// What is known of the frames.
 pub(super) struct Facts {
-    /// Frames that snapshots need, or that are bases of some that are.
+    /// Frames that snapshots need, or that are bases of some that are, or may be.
     pub(super) kept: NumberSet,
+    /// Those of them that are only kept because they may be bases of frames that can't be read now.
+    pub(super) held: NumberSet,
     /// For each frame, how many bytes of its chunks snapshots need.
     pub(super) bytes: Array<u32>,
     /// The chunks that no snapshot needs, by their ordinals.
@@ -49,6 +51,7 @@ impl Facts {
             true => Dependencies::read(&repository.scratch(), loaded, Some(&mut unneeded), &repository.monitor)?,
             false => Dependencies::none(&repository.scratch())?,
         };
+        let unread_depth = dependencies.unread_depth();
         let mut bases = dependencies.bases(&repository.scratch())?;
         let (dependents, mut pairs) = dependencies.into_dependents();
         let mut on_unneeded = NumberSet::default();
@@ -61,8 +64,20 @@ impl Facts {
                 needed.insert(frame);
             }
         }
+        let mut kept = with_bases(&needed, &mut bases)?;
+        let mut held = NumberSet::default();
+        if unread_depth > 0 {
+            loaded.index.each_frame(|number, frame| {
+                // Their own bases are less deep, and held as well.
+                if frame.depth < unread_depth && kept.insert(number) {
+                    held.insert(number);
+                }
+                Ok(())
+            })?;
+        }
         Ok(Facts {
-            kept: with_bases(&needed, &mut bases)?,
+            kept,
+            held,
             bytes,
             unneeded,
             bases,
@@ -78,9 +93,9 @@ impl Facts {
         self.stays.contains(pack)
     }
 
-    /// Returns whether any packs stay as they are.
-    pub(super) fn any_stays(&self) -> bool {
-        !self.stays.is_empty()
+    /// Returns whether frames stay because of others that can't be decoded or read now.
+    pub(super) fn waits_for_lost(&self) -> bool {
+        !self.stays.is_empty() || !self.held.is_empty()
     }
 
     /// Returns whether a frame has chunks that snapshots need, or stays with its pack.

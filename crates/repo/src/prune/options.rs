@@ -88,6 +88,9 @@ pub struct PruneEstimate {
     /// Packs that are missing, cut short or unreadable. The monitor was told. They are left to a repair, and the
     /// others are pruned.
     pub lost_packs: u64,
+    /// Bytes that no snapshot needs, but that what is in these packs may be encoded against. A prune frees them once
+    /// a repair has given the packs up, or they are there again.
+    pub held: u64,
     /// Bytes of frames that snapshots need.
     pub needed: u64,
     /// Bytes of frames that are needed only to decode others.

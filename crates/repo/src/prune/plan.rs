@@ -36,7 +36,7 @@ impl Plan {
             pack: repository.config.pack_size.into(),
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
-        let has_lost = !loaded.missing.is_empty() || facts.any_stays();
+        let has_lost = !loaded.missing.is_empty() || facts.waits_for_lost();
         let encodes = encodes && !has_lost && rules::holds(Rule::BasesStay);
         let anew = match encodes {
             true => rebase::choose(loaded, &mut facts, limits.repacked)?,
@@ -104,6 +104,7 @@ fn estimate(loaded: &LoadedIndex, facts: &mut Facts) -> Result<PruneEstimate> {
         let sealed = u64::from(frame.sealed);
         match (facts.is_needed(number)?, facts.kept.contains(number)) {
             (true, _) => estimate.needed += sealed,
+            (false, true) if facts.held.contains(number) => estimate.held += sealed,
             (false, true) => estimate.bases += sealed,
             (false, false) => estimate.unused += sealed,
         }

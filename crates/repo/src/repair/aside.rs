@@ -89,17 +89,43 @@ impl Repairing<'_> {
         }
         Ok(())
     }
+
+    /// Deletes what was set aside of a pack that is there again, and whole.
+    pub(super) fn take_back(&mut self, pack: FileId) -> Result<()> {
+        let files = &self.repository.files;
+        let mut names = Vec::new();
+        each_set_aside(files, |id, name| {
+            if id == pack {
+                names.push(name);
+            }
+        })?;
+        for name in names {
+            delete(files.storage.as_ref(), &name)?;
+            self.report.deleted_aside += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the packs that repairs have dealt with.
 pub(crate) fn packs_set_aside(files: &Files) -> Result<HashSet<FileId>> {
     let mut found = HashSet::new();
+    each_set_aside(files, |id, _| {
+        found.insert(id);
+    })?;
+    Ok(found)
+}
+
+/// Calls `each` with the packs that repairs have dealt with, and what there is of each.
+fn each_set_aside(files: &Files, mut each: impl FnMut(FileId, Name)) -> Result<()> {
     let folder = format!("{}/{}", folder::DAMAGED, folder::PACKS);
     files.storage.list(&folder, &mut |name, _| {
         let id = name.last_segment().split('.').next().and_then(FileId::parse);
-        found.extend(id);
+        if let Some(id) = id {
+            each(id, name);
+        }
     })?;
-    Ok(found)
+    Ok(())
 }
 
 /// Stores bytes below `damaged/`, unless they are there. Returns how many were written.

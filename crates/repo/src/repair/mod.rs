@@ -15,6 +15,9 @@
 //! backup stores them again without bases, and deltas against them can be read again. Once nothing needs them,
 //! the pack is forgotten.
 //!
+//! From then on a prune frees what such a pack may have been encoded against. So if it is there again, its frames
+//! may lack their bases: the mark below `damaged/` tells whoever loads the index, until a repair finds it whole.
+//!
 //! # Interruption, and other processes
 //!
 //! Nothing is removed before every frame of it that opens is durable in a pack that a durable index file lists.
@@ -261,6 +264,15 @@ impl Repairing<'_> {
         let loaded = self.repository.loaded()?;
         let missing = loaded.missing.iter().filter(|pack| pack.found.is_none());
         self.mark_set_aside(missing.map(|pack| pack.id))?;
+        // Their frames were all read, unless this is fast.
+        let whole = loaded
+            .returned
+            .iter()
+            .filter(|pack| !self.options.fast && loaded.is_whole(**pack));
+        let whole: Vec<FileId> = whole.copied().collect();
+        for pack in whole {
+            self.take_back(pack)?;
+        }
         if !unneeded.is_empty() {
             self.report.check = self.repository.check(ReadData::No)?;
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use ibid_repo::{
-    BackupOptions, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, Repository,
-    RestoreOptions, SessionState, Warning,
+    BackupOptions, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, RepairOptions,
+    Repository, RestoreOptions, SessionState, Warning,
 };
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
@@ -318,6 +318,54 @@ fn deltas_against_a_lost_pack_stay_as_long_as_a_snapshot_needs_them() {
     }
     open().prune(&PruneOptions::default()).unwrap();
     assert_eq!(stored(storage.as_ref(), "packs"), BTreeMap::new());
+}
+
+/// Takes a pack away; returns it.
+fn take(storage: &Memory, pack: &str) -> (Name, Vec<u8>) {
+    let name = Name::new(pack).unwrap();
+    let bytes = storage.get(&name, u64::MAX).unwrap();
+    storage.delete(&name).unwrap();
+    (name, bytes)
+}
+
+#[test]
+fn what_lost_deltas_may_need_stays_until_a_repair_gives_them_up() {
+    let storage = Arc::new(Memory::new());
+    let open = || Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    let mut file = Changing::new();
+    let (first, _) = file.back_up(&repository, &folder, 0);
+    let before = stored(storage.as_ref(), "packs");
+    let second = file.back_up(&repository, &folder, 1);
+    let mut deltas = stored(storage.as_ref(), "packs");
+    deltas.retain(|pack, _| !before.contains_key(pack));
+    let lost: Vec<_> = deltas.keys().map(|pack| take(&storage, pack)).collect();
+    open().forget(&[first]).unwrap();
+    // Trees can't be read, either.
+    let (tree, data): (Vec<_>, Vec<_>) = lost.iter().partition(|(_, bytes)| bytes.len() < 4000);
+    assert!(!tree.is_empty() && !data.is_empty());
+    tree.iter()
+        .for_each(|(name, bytes)| storage.put(name, &[bytes]).unwrap());
+    let pruned = prune(&open());
+    assert!(
+        pruned.estimate.held > 500_000 && pruned.estimate.lost_packs > 0,
+        "{pruned:?}"
+    );
+    let repaired = open().repair(&RepairOptions::default()).unwrap();
+    assert_eq!(repaired.lost_snapshots(), 0);
+    data.iter()
+        .for_each(|(name, bytes)| storage.put(name, &[bytes]).unwrap());
+    restore_all(&open(), std::slice::from_ref(&second));
+    // Once a repair has given them up, it goes.
+    data.iter().for_each(|(name, _)| storage.delete(name).unwrap());
+    let pruned = prune(&open());
+    assert!(pruned.estimate.held == 0 && pruned.freed() > 500_000, "{pruned:?}");
+    // What is there again after all lacks its bases. A backup does not rely on it.
+    data.iter()
+        .for_each(|(name, bytes)| storage.put(name, &[bytes]).unwrap());
+    let again = backup(&open(), folder.path()).id.unwrap();
+    restore_all(&open(), &[(again, contents(folder.path())), second]);
 }
 
 #[test]

@@ -9,7 +9,10 @@ use ibid_storage::{Memory, Name};
 use crate::support;
 use crate::support::damage::{Image, Scene, image, kind, names_fault, open, storage};
 use crate::support::deltas::{chains, rewrite};
+use crate::support::losses::{Seen, history};
+use crate::support::pruning::Trees;
 use crate::support::repair::{Case, KINDS_OF_DAMAGE, affected, damage_pack};
+use crate::support::seam::Seam;
 use crate::support::{Random, contents, options, scratch};
 
 fn repair(place: &Arc<Memory>) -> RepairReport {
@@ -438,4 +441,17 @@ fn a_dry_run_names_the_damage() {
     names_fault(&report.check, pack, "dry run");
     assert_eq!(report.set_aside[0].object, pack.as_str());
     assert!(report.dry_run && report.written == 0);
+}
+
+/// `ibid-sim losses` does this for as long as you like.
+#[test]
+fn packs_that_are_lost_and_found_between_prunes_and_repairs_cost_only_what_they_had() {
+    let seam = Seam::none();
+    let trees = Trees::new(&seam);
+    let mut sum = Seen::default();
+    for seed in 0..15 {
+        sum += history(&trees, seed, &seam).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
+    let did_all = sum.freed > 0 && sum.repairs > 0 && sum.lost > 0 && sum.found > 0 && sum.unreadable > 0;
+    assert!(did_all, "{sum:?}");
 }

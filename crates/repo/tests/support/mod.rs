@@ -8,6 +8,7 @@ pub mod damage;
 pub mod deltas;
 pub mod hooked;
 pub mod inode_flags;
+pub mod losses;
 pub mod pruning;
 pub mod reads;
 pub mod repair;
