@@ -272,6 +272,7 @@ impl Copying<'_> {
                 shares_ids: self.shares_ids(),
                 moves: self.moves().then_some(&self.sketches),
                 ahead: AtomicU64::new(0),
+                leaves_out_lost: false,
             };
             let earlier = earlier.map(|(_, here)| here.id);
             let snapshot = self.snapshot_of(source);

@@ -356,6 +356,14 @@ pub enum Error {
         /// The first digits of its id.
         snapshot: String,
     },
+    /// A folder of a snapshot can't be read, so a prune does not know what it needs. Nothing is freed.
+    #[error("a folder of snapshot {snapshot} can't be read, so nothing is freed: what it needs is unknown. {source}")]
+    NeedsUnknown {
+        /// The first digits of its id.
+        snapshot: String,
+        /// The cause.
+        source: Box<Error>,
+    },
     /// No file has this name, so its presence can't exclude anything.
     #[error("no file can be called {name:?}: {source}")]
     BadTagName {
@@ -524,6 +532,17 @@ impl Error {
                 ..
             } => error.is_fault(),
             error => error.is_damage(),
+        }
+    }
+
+    /// Returns this error of reading what a snapshot needs, with that snapshot.
+    pub(crate) fn of_what_is_needed(self, info: &crate::SnapshotInfo) -> Error {
+        match self.is_fault() {
+            true => Error::NeedsUnknown {
+                snapshot: info.short_id(),
+                source: Box::new(self),
+            },
+            false => self,
         }
     }
 

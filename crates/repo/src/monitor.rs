@@ -117,6 +117,13 @@ pub enum Warning {
         /// Its time.
         time: ibid_format::tree::Time,
     },
+    /// A file or folder is left out of a snapshot that is stored again, because data of it is in no pack.
+    LeftOut {
+        /// Its path in the snapshot.
+        path: PathBuf,
+        /// Whether it is a folder, with all that was in it.
+        is_directory: bool,
+    },
     /// A prune has ended this backup, because it had waited for too long. It begins again, and uses what it
     /// has stored.
     BackupBeginsAgain,

@@ -8,7 +8,7 @@ use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 use crate::ingest::{CopySource, Derived};
 use crate::options::setters;
 use crate::source::Excludes;
-use crate::{BackupOptions, Hints, Repository, Result, Similarity, SnapshotInfo, Warning};
+use crate::{BackupOptions, Error, Hints, Repository, Result, Similarity, SnapshotInfo, Warning};
 
 /// Options of [`rewrite`](Repository::rewrite).
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ use crate::{BackupOptions, Hints, Repository, Result, Similarity, SnapshotInfo, 
 pub struct RewriteOptions {
     /// Files to leave out, by patterns. The other rules of a backup have no effect.
     pub excludes: Excludes,
+    /// Leave out files and folders whose data is in no pack, each of which the monitor is told.
+    pub exclude_lost: bool,
     /// Forget the old snapshot.
     pub forget: bool,
     /// Say what would be left out, and write nothing.
@@ -26,6 +28,7 @@ pub struct RewriteOptions {
 
 setters!(RewriteOptions {
     excludes: Excludes,
+    exclude_lost: bool,
     forget: bool,
     dry_run: bool,
 } into {
@@ -47,6 +50,9 @@ pub struct RewriteSummary {
 impl Repository {
     /// Stores a snapshot again without the files that the excludes match, under a new id and with the same place in
     /// the order. Unlike in a backup, they can match what was named to be backed up, too.
+    ///
+    /// With [`exclude_lost`](RewriteOptions#structfield.exclude_lost) it also loses what can't be restored, so that the
+    /// rest is whole. A later backup of the same files might have brought it back.
     ///
     /// The data of the files stays until the old snapshot is forgotten, and a [prune](Repository::prune) has run.
     ///
@@ -81,15 +87,22 @@ impl Repository {
                     shares_ids: false,
                     moves: None,
                     ahead: Default::default(),
+                    leaves_out_lost: options.exclude_lost,
                 },
                 earlier: Some(info.id),
                 snapshot: &snapshot,
                 loses_files: true,
                 action: "rewrite",
             };
-            match self.store_derived(derived, &store)? {
-                Some(summary) => break summary,
-                None => self.monitor.warn(Warning::BackupBeginsAgain),
+            match self.store_derived(derived, &store) {
+                Ok(Some(summary)) => break summary,
+                Ok(None) => self.monitor.warn(Warning::BackupBeginsAgain),
+                // The listing of all the rest.
+                Err(Error::ChunkMissing { .. }) if options.exclude_lost => {
+                    let snapshot = info.short_id();
+                    return Err(Error::NothingLeft { snapshot });
+                }
+                Err(error) => return Err(error),
             }
         };
         if options.forget && summary.id.is_some() {

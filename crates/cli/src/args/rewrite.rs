@@ -25,7 +25,7 @@ pub(crate) struct RewriteArgs {
     #[arg(long, conflicts_with = "snapshots")]
     pub(crate) all: bool,
     /// Leave out files and folders that match PATTERN; can be repeated
-    #[arg(long, value_name = "PATTERN", required_unless_present_any = ["iexclude", "exclude_file"])]
+    #[arg(long, value_name = "PATTERN", required_unless_present_any = ["iexclude", "exclude_file", "exclude_lost"])]
     pub(crate) exclude: Vec<String>,
     /// Leave out what matches PATTERN in upper or lower case; can be repeated
     #[arg(long, value_name = "PATTERN")]
@@ -33,6 +33,9 @@ pub(crate) struct RewriteArgs {
     /// Leave out what matches the patterns in FILE, one per line; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
+    /// Leave out files and folders of which data is lost, and name them
+    #[arg(long)]
+    pub(crate) exclude_lost: bool,
     /// Forget the old snapshots; `ibid forget --undo` brings them back until the next prune
     #[arg(long)]
     pub(crate) forget: bool,

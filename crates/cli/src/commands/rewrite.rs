@@ -21,6 +21,7 @@ pub(crate) fn run(context: &mut Context, args: &RewriteArgs) -> Result<Outcome> 
         .files(args.exclude_file.clone());
     let options = RewriteOptions::default()
         .excludes(excludes)
+        .exclude_lost(args.exclude_lost)
         .forget(args.forget)
         .dry_run(args.dry_run)
         .program(PROGRAM);

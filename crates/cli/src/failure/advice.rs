@@ -102,7 +102,16 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
              it then."
         }
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
-        RepoError::NothingLeft { .. } => "Give patterns that match less, or forget it with `ibid forget`.",
+        RepoError::NeedsUnknown { snapshot, .. } => {
+            let advice = format!(
+                "Run `ibid repair`, then back up the same files again, which may bring it back. If it does not, \
+                 `ibid rewrite --all --exclude-lost --forget` leaves it out, or `ibid forget {snapshot}` ends it."
+            );
+            return Some(advice.into());
+        }
+        RepoError::NothingLeft { snapshot } => {
+            return Some(format!("To have it no longer, run `ibid forget {snapshot}`.").into());
+        }
         RepoError::UnknownSnapshot { .. } => "`ibid snapshots` lists them.",
         RepoError::AmbiguousSnapshot { .. } => "Give more digits of its id.",
         RepoError::WouldOverwrite { .. } => {
@@ -239,8 +248,8 @@ pub(crate) fn on_faults(faults: &[Fault]) -> Vec<&'static str> {
             "packs",
             "Check the disk, and that you may read all files. `ibid repair` salvages what can be read of damaged \
              packs. Then back up the same files again: what they still have is stored again, for older snapshots too. \
-             Files that stay lost are reported until no snapshot has them: see `ibid rewrite --exclude --forget`, and \
-             `ibid forget`.",
+             Files that stay lost are reported until no snapshot has them: \
+             `ibid rewrite --all --exclude-lost --forget` leaves them out.",
         ),
         (
             "snapshots",

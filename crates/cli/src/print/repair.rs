@@ -120,8 +120,8 @@ fn end(out: &mut Out, report: &RepairReport) -> Result<()> {
         }
         files => out.line(format!(
             "LOST: {} of snapshots cannot be restored whole. Back up the same files again: what they still have \
-             comes back, in these snapshots too. What does not come back is reported until no snapshot has it: see \
-             `ibid rewrite --exclude --forget`, and `ibid forget`",
+             comes back, in these snapshots too. What does not come back is reported until no snapshot has it: \
+             `ibid rewrite --all --exclude-lost --forget` leaves it out",
             counted(files, "file or folder", "files or folders")
         )),
     }

@@ -78,6 +78,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
              this machine was wrong then, or is now",
             super::local_time(*time)
         )),
+        Warning::LeftOut { path, is_directory } => {
+            let what = if *is_directory { " and all that was in it" } else { "" };
+            line(&format!("left out, because it is lost: {}{what}", path_text(path)))
+        }
         Warning::BackupBeginsAgain => line(
             "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
              what is stored already",

@@ -539,3 +539,35 @@ fn a_backup_that_cannot_work_makes_no_repository() {
     home.ok(["backup", "--init", "files", CHEAP[0], CHEAP[1]]);
     assert_eq!(home.ids().len(), 1);
 }
+
+/// The way to the end of a loss, as each message says it.
+#[test]
+fn what_is_lost_for_good_can_be_left_out_of_all_snapshots() {
+    let home = Home::with_snapshot();
+    std::fs::remove_dir_all(home.path("files/deep")).unwrap();
+    home.write("files/new", "new");
+    home.ok(["backup", "files"]);
+    let lost = packs(&home)
+        .into_iter()
+        .max_by_key(|pack| std::fs::metadata(pack).unwrap().len());
+    std::fs::remove_file(lost.unwrap()).unwrap();
+    let ran = home.run(["repair"]);
+    assert!(
+        ran.code == 4 && ran.out.contains("rewrite --all --exclude-lost --forget"),
+        "{ran:?}"
+    );
+    let ran = home.run(["rewrite", "--all", "--exclude-lost", "--forget", "--dry-run"]);
+    assert!(
+        ran.err.contains("data.bin") && ran.out.contains("would be stored again"),
+        "{ran:?}"
+    );
+    let ran = home.run(["rewrite", "--all", "--exclude-lost", "--forget"]);
+    assert!(
+        ran.err.contains("left out, because it is lost") && ran.code == 0,
+        "{ran:?}"
+    );
+    home.ok(["check", "--read-data"]);
+    home.ok(["repair"]);
+    home.ok(["prune"]);
+    assert!(home.ok(["repair"]).contains("nothing to repair"));
+}

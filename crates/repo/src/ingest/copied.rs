@@ -17,13 +17,13 @@ use super::job::Job;
 use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
 use super::moves;
-use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, is_stored};
+use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, has_all, is_stored};
 use super::sampling::{FileClass, FileClasses};
 use super::work::{Batch, Names, Part, SmallFile, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::similar::SketchesOfFrames;
 use crate::tree::{Entries, Items, TreeStep, TreeWalk};
-use crate::{Error, ProgressCounters, Result};
+use crate::{Error, ProgressCounters, Result, Warning};
 
 /// A snapshot of another repository.
 pub(crate) struct CopySource<'a> {
@@ -42,6 +42,8 @@ pub(crate) struct CopySource<'a> {
     pub(crate) moves: Option<&'a Mutex<SketchesOfFrames>>,
     /// Bytes of files that the progress has counted before their turn.
     pub(crate) ahead: AtomicU64,
+    /// Whether to leave out folders and files whose data is lost.
+    pub(crate) leaves_out_lost: bool,
 }
 
 impl CopySource<'_> {
@@ -149,6 +151,11 @@ impl<'r> Copying<'r, '_> {
         {
             return Ok(());
         }
+        if self.source.leaves_out_lost && self.is_lost(&entry) {
+            let path = Path::new("/").join(walk.path());
+            self.job.monitor.warn(Warning::LeftOut { path, is_directory });
+            return Ok(());
+        }
         match &entry.kind {
             EntryKind::Directory(listing) => {
                 self.batches.flush()?;
@@ -167,6 +174,14 @@ impl<'r> Copying<'r, '_> {
                 self.file(entry, &content, former, walk.path())
             }
             _ => self.ready(entry, false),
+        }
+    }
+
+    /// Returns whether data of an entry is in no pack: of a folder, a part of its listing.
+    fn is_lost(&self, entry: &TreeEntry) -> bool {
+        match &entry.kind {
+            EntryKind::Directory(content) | EntryKind::File(content) => !has_all(self.job, self.source.reader, content),
+            _ => false,
         }
     }
 

@@ -522,7 +522,7 @@ pub(super) fn is_stored(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Conte
 }
 
 /// Returns whether all chunks of a content are in the index.
-fn has_all(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content) -> bool {
+pub(super) fn has_all(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content) -> bool {
     let known = |item: &Item| match item {
         Item::Chunk { id, .. } => job.loaded.index.contains(id),
         Item::Hole { .. } => true,

@@ -168,14 +168,15 @@ impl Needed {
             lost_in: NumberSet::default(),
         };
         for info in snapshots {
-            reach.visit(&info.snapshot.root, &mut |id, length, _| {
+            let visited = reach.visit(&info.snapshot.root, &mut |id, length, _| {
                 if !needed.add(index, id, length)? {
                     for frame in index.lost_frames_of(id) {
                         needed.lost_in.insert(index.frame(frame).pack);
                     }
                 }
                 Ok(())
-            })?;
+            });
+            visited.map_err(|error| error.of_what_is_needed(info))?;
         }
         // A backup takes nothing from a checkpoint that can't be decoded.
         let of_checkpoint = &mut |id: &ChunkId, length, _| needed.add(index, id, length).map(drop);

@@ -68,12 +68,13 @@ impl Repository {
         let mut reach = Reach::new(self, &reader);
         let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
         for info in new {
-            reach.visit(&info.snapshot.root, &mut |id, _, _| {
+            let visited = reach.visit(&info.snapshot.root, &mut |id, _, _| {
                 if !search.need(id)? {
                     search.need_lost(id)?;
                 }
                 Ok(())
-            })?;
+            });
+            visited.map_err(|error| error.of_what_is_needed(info))?;
         }
         self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| search.need(id).map(drop))?;
         let mut now_known = Known {

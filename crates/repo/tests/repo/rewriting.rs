@@ -1,10 +1,11 @@
 //! A snapshot without some files has all others as they were.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use ibid_repo::{
-    Error, Excludes, FileId, GroupBy, KeepPolicy, PolicyGroup, ReadData, Repository, RestoreOptions, RewriteOptions,
-    SnapshotInfo,
+    Error, Excludes, FileId, GroupBy, KeepPolicy, Monitor, PolicyGroup, PruneOptions, ReadData, RepairOptions,
+    Repository, RestoreOptions, RewriteOptions, SnapshotInfo, Warning,
 };
 use ibid_storage::{Memory, Name, Storage};
 
@@ -138,4 +139,75 @@ fn a_rewrite_that_would_leave_nothing_is_refused() {
     let left: Vec<FileId> = repository.snapshots().unwrap().iter().map(|info| info.id).collect();
     assert_eq!(left, [old.id]);
     assert!(repository.sessions(|_, _| panic!("readable")).unwrap().is_empty());
+}
+
+/// Returns the packs, with their sizes.
+fn packs(storage: &Memory) -> Vec<(Name, u64)> {
+    let mut packs = Vec::new();
+    storage
+        .list("packs", &mut |name, size| packs.push((name, size)))
+        .unwrap();
+    packs
+}
+
+#[test]
+fn what_is_lost_can_be_left_out_and_then_the_rest_is_whole_and_can_be_pruned() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let folder = Folder::scratch();
+    std::fs::create_dir(folder.path().join("kept")).unwrap();
+    std::fs::create_dir(folder.path().join("lost")).unwrap();
+    folder.write("lost/file", b"in a folder whose listing is lost");
+    // The listing of a file that has just changed would be stored again by the next backup.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    let of_first = packs(&storage);
+    folder.write("kept/file", &noise(1, 5000));
+    backup(&repository, folder.path());
+    let before = packs(&storage);
+    folder.write("kept/gone", &noise(2, 200_000));
+    let second = backup(&repository, folder.path()).id.unwrap();
+    let mut lost = of_first;
+    lost.extend(
+        packs(&storage)
+            .into_iter()
+            .filter(|pack| !before.contains(pack) && pack.1 > 100_000),
+    );
+    lost.iter().for_each(|(name, _)| storage.delete(name).unwrap());
+    let open = || Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let info = |id: FileId| open().snapshot(&id.to_string()).unwrap();
+    assert!(matches!(
+        open().rewrite(&info(second), &without(&["x"])),
+        Err(Error::ChunkMissing { .. })
+    ));
+    let pruned = open().prune(&PruneOptions::default());
+    assert!(matches!(pruned, Err(Error::NeedsUnknown { .. })), "{pruned:?}");
+
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let monitor = Arc::new(Monitor::new({
+        let told = told.clone();
+        move |warning| match warning {
+            Warning::LeftOut { path, is_directory } => told.lock().unwrap().push((path, is_directory)),
+            other => assert!(matches!(other, Warning::LostPacks { .. }), "{other:?}"),
+        }
+    }));
+    let exclude_lost = RewriteOptions::default().exclude_lost(true).forget(true);
+    let repository = open().watched_by(&monitor);
+    let summary = repository.rewrite(&info(second), &exclude_lost).unwrap();
+    let mut told = std::mem::take(&mut *told.lock().unwrap());
+    told.sort();
+    let at = |path: &str| folder.path().join(path);
+    assert_eq!(told, [(at("kept/gone"), false), (at("lost"), true)]);
+    // Of the first one, even the listing of all the rest is gone.
+    let refused = repository.rewrite(&info(first), &exclude_lost);
+    assert!(matches!(refused, Err(Error::NothingLeft { .. })), "{refused:?}");
+    let old: Vec<FileId> = open().snapshots().unwrap().iter().map(|info| info.id).collect();
+    let old = old.into_iter().filter(|id| Some(*id) != summary.id);
+    open().forget(&old.collect::<Vec<_>>()).unwrap();
+    open().repair(&RepairOptions::default()).unwrap();
+    open().prune(&PruneOptions::default()).unwrap();
+    assert!(open().check(ReadData::All).unwrap().is_clean());
+    let restored = restore(&open(), &info(summary.id.unwrap()), &folder);
+    let found: Vec<PathBuf> = contents(&restored.path().join("restored")).into_keys().collect();
+    assert_eq!(found, ["kept", "kept/file"].map(PathBuf::from));
 }
