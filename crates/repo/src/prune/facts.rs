@@ -30,6 +30,8 @@ pub(super) struct Facts {
     stays: NumberSet,
     /// The frames of these packs.
     in_staying: NumberSet,
+    /// Whether there are frames whose bases can't be read now.
+    any_unread: bool,
 }
 
 impl Facts {
@@ -85,6 +87,7 @@ impl Facts {
             on_unneeded,
             stays: lost_in,
             in_staying,
+            any_unread: unread_depth > 0,
         })
     }
 
@@ -93,9 +96,9 @@ impl Facts {
         self.stays.contains(pack)
     }
 
-    /// Returns whether frames stay because of others that can't be decoded or read now.
+    /// Returns whether there are frames that can't be decoded or read now, and whose bases must stay.
     pub(super) fn waits_for_lost(&self) -> bool {
-        !self.stays.is_empty() || !self.held.is_empty()
+        !self.stays.is_empty() || self.any_unread
     }
 
     /// Returns whether a frame has chunks that snapshots need, or stays with its pack.
