@@ -10,10 +10,10 @@ use ibid_format::pack::FrameSummary;
 use ibid_format::run::ShortId;
 
 use super::frames::{Frame, Pack, Place};
-use super::loaded::LoadedIndex;
+use super::loaded::{LoadedIndex, LostPacks};
 use super::run::Sorter;
 use crate::scratch::{Array, Bits, Scratch};
-use crate::{Monitor, Result};
+use crate::{Error, Monitor, Result};
 
 /// Pairs of numbers, each once, ascending.
 pub(crate) struct Pairs(Array<u64>);
@@ -140,9 +140,18 @@ pub(crate) struct Dependencies {
     unknown: Prefixes,
     /// Depth of the deepest frame whose bases could not be read.
     unread_depth: u8,
+    unread: Unread,
     /// For each frame, the last search that met it.
     met: Array<u32>,
     searches: u32,
+}
+
+/// Packs that are there, and of which bases of frames could not be read.
+#[derive(Default)]
+pub(crate) struct Unread {
+    pub(crate) packs: u64,
+    /// Of the first of them.
+    pub(crate) reasons: Vec<Error>,
 }
 
 /// Pairs while directories are read.
@@ -151,6 +160,7 @@ struct Reading<'s> {
     of_chunks: PairSorter<'s>,
     unknown: Sorter<'s>,
     unread_depth: u8,
+    unread: Unread,
     /// Chunks of lost frames.
     lost: Sorter<'s>,
 }
@@ -163,6 +173,7 @@ impl Dependencies {
             of_chunks: PairSorter::new(scratch).finish()?,
             unknown: Prefixes(Array::zeros(scratch, 0)?),
             unread_depth: 0,
+            unread: Unread::default(),
             met: Array::zeros(scratch, 0)?,
             searches: 0,
         })
@@ -183,6 +194,7 @@ impl Dependencies {
             of_chunks: PairSorter::new(scratch),
             unknown: sorter(scratch),
             unread_depth: 0,
+            unread: Unread::default(),
             lost: sorter(scratch),
         };
         // What a repair has dealt with is given up.
@@ -225,6 +237,11 @@ impl Dependencies {
     /// of it: any less deep frame may hold them.
     pub(crate) fn unread_depth(&self) -> u8 {
         self.unread_depth
+    }
+
+    /// Takes what is to be said of packs that are there, and of which bases could not be read.
+    pub(crate) fn take_unread(&mut self) -> Unread {
+        std::mem::take(&mut self.unread)
     }
 
     /// Returns pairs of a frame and a base frame.
@@ -359,6 +376,7 @@ impl Reading<'_> {
         pack: &Pack,
         frames: Range<u32>,
     ) -> Result<()> {
+        let mut problem = None;
         for number in frames {
             scratch.monitor.check_cancelled()?;
             let frame = loaded.index.frame(number);
@@ -373,6 +391,7 @@ impl Reading<'_> {
                 Ok(bases) => bases,
                 Err(error) if error.is_fault() => {
                     self.unread(frame.depth);
+                    problem = Some(error);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -385,6 +404,12 @@ impl Reading<'_> {
                 blobs: Vec::new(),
             };
             self.add(loaded, &summary, number, &mut None)?;
+        }
+        if let Some(error) = problem {
+            self.unread.packs += 1;
+            if self.unread.reasons.len() < LostPacks::NAMED_MAX {
+                self.unread.reasons.push(error);
+            }
         }
         Ok(())
     }
@@ -428,6 +453,7 @@ impl Reading<'_> {
             of_chunks,
             unknown,
             unread_depth,
+            unread,
             lost,
         } = self;
         let depth = |frame| loaded.index.frame(frame).depth;
@@ -454,6 +480,7 @@ impl Reading<'_> {
             of_chunks: of_chunks.finish()?,
             unknown: left,
             unread_depth,
+            unread,
             met: Array::zeros(scratch, loaded.index.stored_frames().into())?,
             searches: 0,
         })

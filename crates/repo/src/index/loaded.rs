@@ -73,7 +73,7 @@ pub(crate) struct LostPacks {
 
 impl LostPacks {
     /// Names that a message has at most.
-    const NAMED_MAX: usize = 10;
+    pub(super) const NAMED_MAX: usize = 10;
 
     /// Returns how many there are.
     pub(crate) fn count(&self) -> u64 {

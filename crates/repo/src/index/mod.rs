@@ -29,7 +29,7 @@ mod stored;
 mod tests;
 mod unlisted;
 
-pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, find_base};
+pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, Unread, find_base};
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;

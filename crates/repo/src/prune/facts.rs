@@ -2,7 +2,7 @@
 
 use ibid_format::ChunkId;
 
-use crate::index::{Dependencies, Frame, Index, LoadedIndex, NumberSet, Pairs};
+use crate::index::{Dependencies, Frame, Index, LoadedIndex, NumberSet, Pairs, Unread};
 use crate::scratch::{Array, Bits};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
@@ -32,6 +32,8 @@ pub(super) struct Facts {
     in_staying: NumberSet,
     /// Whether there are frames whose bases can't be read now.
     any_unread: bool,
+    /// Which of their packs are there.
+    pub(super) unread: Unread,
 }
 
 impl Facts {
@@ -53,7 +55,7 @@ impl Facts {
             true => Dependencies::read(&repository.scratch(), loaded, Some(&mut unneeded), &repository.monitor)?,
             false => Dependencies::none(&repository.scratch())?,
         };
-        let unread_depth = dependencies.unread_depth();
+        let (unread_depth, unread) = (dependencies.unread_depth(), dependencies.take_unread());
         let mut bases = dependencies.bases(&repository.scratch())?;
         let (dependents, mut pairs) = dependencies.into_dependents();
         let mut on_unneeded = NumberSet::default();
@@ -88,6 +90,7 @@ impl Facts {
             stays: lost_in,
             in_staying,
             any_unread: unread_depth > 0,
+            unread,
         })
     }
 

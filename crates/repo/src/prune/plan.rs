@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::rules::{self, Rule};
 use super::{PruneEstimate, PruneOptions, rebase};
 use crate::index::{LoadedIndex, NumberSet};
-use crate::{Repository, Result, SnapshotInfo};
+use crate::{Repository, Result, SnapshotInfo, Warning};
 
 /// What a prune sets out to do.
 pub(super) struct Plan {
@@ -29,6 +29,9 @@ impl Plan {
     ) -> Result<Plan> {
         let mut facts = Facts::find(repository, loaded, snapshots)?;
         let mut estimate = estimate(loaded, &mut facts)?;
+        for error in std::mem::take(&mut facts.unread.reasons) {
+            repository.monitor.warn(Warning::Repository { error });
+        }
         let kept = estimate.needed + estimate.bases;
         let limits = Limits {
             unused: options.max_unused.of(kept),
@@ -97,7 +100,7 @@ impl Plan {
 /// Returns what there is, and what of it is needed.
 fn estimate(loaded: &LoadedIndex, facts: &mut Facts) -> Result<PruneEstimate> {
     let mut estimate = PruneEstimate {
-        lost_packs: loaded.lost_packs().count(),
+        lost_packs: loaded.lost_packs().count() + facts.unread.packs,
         ..PruneEstimate::default()
     };
     loaded.index.each_frame(|number, frame| {

@@ -369,6 +369,36 @@ fn what_lost_deltas_may_need_stays_until_a_repair_gives_them_up() {
 }
 
 #[test]
+fn deltas_that_can_not_be_read_now_keep_their_bases() {
+    let storage = Arc::new(Memory::new());
+    let open = || Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    let mut file = Changing::new();
+    let (first, _) = file.back_up(&repository, &folder, 0);
+    let before = stored(storage.as_ref(), "packs");
+    let second = file.back_up(&repository, &folder, 1);
+    let deltas = stored(storage.as_ref(), "packs").into_iter();
+    let deltas = deltas.filter(|(pack, size)| !before.contains_key(pack) && *size > 4000);
+    let packs: Vec<_> = deltas.map(|(pack, _)| take(&storage, &pack)).collect();
+    for (name, bytes) in &packs {
+        storage.put(name, &[&vec![0; bytes.len()]]).unwrap();
+    }
+    open().forget(&[first]).unwrap();
+    let found = prune(&open()).estimate;
+    assert!(
+        found.held > 500_000 && found.lost_packs == packs.len() as u64,
+        "{found:?}"
+    );
+    for (name, bytes) in &packs {
+        storage.delete(name).unwrap();
+        storage.put(name, &[bytes]).unwrap();
+    }
+    restore_all(&open(), &[second]);
+    assert_eq!(prune(&open()).estimate.held, 0);
+}
+
+#[test]
 fn nothing_is_left_when_all_is_forgotten() {
     let storage = Arc::new(Memory::new());
     let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
