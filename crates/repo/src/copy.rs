@@ -16,6 +16,7 @@ use ibid_format::pack::PackKind;
 use ibid_format::snapshot::Snapshot;
 use ibid_storage::Operation;
 
+use crate::derived::Due;
 use crate::ingest::{CopySource, Derived, MissingChunks, is_wanted, length_max};
 use crate::options::setters;
 use crate::read::ChunkReader;
@@ -254,7 +255,11 @@ impl Copying<'_> {
             stored => stored,
         };
         match stored {
-            Ok(summary) => Ok(CopyOutcome::Copied(Box::new(summary))),
+            Ok(summary) => match summary.id.filter(|_| summary.skipped) {
+                // Another process was faster.
+                Some(id) => Ok(CopyOutcome::IsThere(id)),
+                None => Ok(CopyOutcome::Copied(Box::new(summary))),
+            },
             Err(error) if is_of_reading(&error) => Ok(CopyOutcome::Failed(error)),
             Err(error) => Err(error),
         }
@@ -287,22 +292,24 @@ impl Copying<'_> {
                 .similarity(self.options.similarity)
                 .hints(Hints::Off)
                 .threads(threads);
+            // Copies that come meanwhile stay in it: the next one is compared with them, and comes after them.
+            let mut here = std::mem::take(&mut self.here);
             let derived = Derived {
                 source: copy,
                 earlier,
                 snapshot: &snapshot,
                 loses_files: false,
                 action: "copy",
+                seen: &mut here,
+                is_due: &|here, _| match here.iter().find(|here| is_copy(source, here)) {
+                    Some(copy) => Ok(Due::IsThere(copy.id)),
+                    None => Ok(Due::Yes),
+                },
             };
-            match self.destination.store_derived(derived, &options)? {
-                Some(summary) => {
-                    // The next one is compared with it, unless another process has forgotten it already.
-                    if let Some(Ok(copy)) = summary.id.map(|id| self.destination.snapshot(&id.to_string())) {
-                        self.here.push(copy);
-                        self.here.sort_by_key(order);
-                    }
-                    return Ok(summary);
-                }
+            let stored = self.destination.store_derived(derived, &options);
+            self.here = here;
+            match stored? {
+                Some(summary) => return Ok(summary),
                 None => self.destination.monitor.warn(Warning::BackupBeginsAgain),
             }
         }

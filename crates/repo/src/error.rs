@@ -41,7 +41,9 @@ pub enum Error {
         text: String,
     },
     /// No forgotten snapshot has this name.
-    #[error("there is no forgotten snapshot {wanted:?}: it was never forgotten, or a prune has freed it")]
+    #[error(
+        "there is no forgotten snapshot {wanted:?}: it was never forgotten, is back already, or a prune has freed it"
+    )]
     NotForgotten {
         /// The beginning of the id that was given.
         wanted: String,
@@ -55,6 +57,12 @@ pub enum Error {
     /// A snapshot can't be stored again under another id, because a part of what it needs is missing.
     #[error("snapshot {snapshot} can't be stored again: a part of its data is missing")]
     SnapshotIncomplete {
+        /// First digits of its id.
+        snapshot: String,
+    },
+    /// A snapshot that was to be changed has been changed or forgotten by another process meanwhile.
+    #[error("snapshot {snapshot} is no longer there: another process has changed or forgotten it meanwhile")]
+    SnapshotGone {
         /// First digits of its id.
         snapshot: String,
     },

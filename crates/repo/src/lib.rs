@@ -32,6 +32,7 @@ mod check;
 mod checkpoint;
 mod clock;
 mod copy;
+mod derived;
 mod error;
 mod files;
 mod forget;

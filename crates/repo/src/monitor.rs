@@ -127,6 +127,13 @@ pub enum Warning {
     /// A prune has ended this backup, because it had waited for too long. It begins again, and uses what it
     /// has stored.
     BackupBeginsAgain,
+    /// Another process has stored a snapshot of the same original at the same time. Both may stay.
+    StoredAtOnce {
+        /// First digits of the id of the one that this operation has stored.
+        snapshot: String,
+        /// First digits of the id of the other one.
+        other: String,
+    },
     /// A prune waits, since other machines may see a network folder as it was for a while.
     WaitsForCaches {
         /// How long, seconds.

@@ -5,6 +5,7 @@
 use ibid_format::FileId;
 use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 
+use crate::derived::{Due, is_there, same_as};
 use crate::ingest::{CopySource, Derived};
 use crate::options::setters;
 use crate::source::Excludes;
@@ -58,7 +59,8 @@ impl Repository {
     ///
     /// # Errors
     /// [`BadPattern`](crate::Error::BadPattern); [`NothingLeft`](crate::Error::NothingLeft) if the excludes match all;
-    /// damage of what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
+    /// [`SnapshotGone`](crate::Error::SnapshotGone) if another process has changed or forgotten it meanwhile; damage of
+    /// what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
     /// old snapshot stays.
     pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
         let snapshot = Snapshot {
@@ -93,6 +95,11 @@ impl Repository {
                 snapshot: &snapshot,
                 loses_files: true,
                 action: "rewrite",
+                seen: &mut Vec::new(),
+                is_due: &|seen, again| match same_as(seen, again) {
+                    Some(other) => Ok(Due::IsThere(other.id)),
+                    None => is_there(seen, info).map(|()| Due::Yes),
+                },
             };
             match self.store_derived(derived, &store) {
                 Ok(Some(summary)) => break summary,

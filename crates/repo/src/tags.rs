@@ -6,7 +6,7 @@
 use ibid_format::FileId;
 use ibid_format::snapshot::Snapshot;
 
-use crate::layout::{folder, name_in};
+use crate::derived::{Due, is_there, same_as};
 use crate::{Error, Repository, Result, SnapshotInfo};
 
 impl Repository {
@@ -17,8 +17,9 @@ impl Repository {
     /// again then deletes the old one.
     ///
     /// # Errors
-    /// [`Error::SnapshotIncomplete`] if a part of its data is missing, [`Error::SessionEnded`], damage of its
-    /// tree, errors of the storage. In each case the old snapshot stays.
+    /// [`Error::SnapshotIncomplete`] if a part of its data is missing; [`Error::SnapshotGone`] if another process has
+    /// changed or forgotten it meanwhile; [`Error::SessionEnded`]; damage of its tree; errors of the storage. In each
+    /// case nothing is deleted.
     pub fn set_tags(&self, info: &SnapshotInfo, tags: &[String], program: &str) -> Result<Option<FileId>> {
         let mut tags = tags.to_vec();
         tags.sort_unstable();
@@ -31,21 +32,17 @@ impl Repository {
             original: Some(info.snapshot.original.unwrap_or(info.id)),
             ..info.snapshot.clone()
         };
-        // A crash may have left one.
-        let all = self.snapshots_with(|_, _| {})?;
-        let id = match all.iter().find(|other| other.snapshot == again) {
-            Some(other) => other.id,
-            None => {
-                let snapshot = info.short_id();
-                self.put_again(&again, "tag", program, || Error::SnapshotIncomplete {
-                    snapshot: snapshot.clone(),
-                })?
-            }
+        let lacking = || Error::SnapshotIncomplete {
+            snapshot: info.short_id(),
         };
-        self.delete_if_there(&name_in(folder::SNAPSHOTS, info.id))?;
-        if let Some(copies) = &self.files.copies {
-            copies.remove(folder::SNAPSHOTS, info.id);
-        }
+        let id = self.put_again(&again, "tag", program, lacking, &|seen, again| {
+            match same_as(seen, again) {
+                // A crash has left it, or another process was faster.
+                Some(other) => Ok(Due::IsThere(other.id)),
+                None => is_there(seen, info).map(|()| Due::Yes),
+            }
+        })?;
+        self.delete_snapshot(info.id)?;
         Ok(Some(id))
     }
 }

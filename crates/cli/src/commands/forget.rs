@@ -156,14 +156,17 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
         }
         forgotten.retain(|info| is_wanted(&info.id));
     }
+    let repository = opened.warning();
     let mut back = Vec::new();
     for info in forgotten {
         let id = match args.dry_run {
             true => Ok(None),
-            false => opened.repository.remember(info.id, PROGRAM).map(Some),
+            false => repository.remember(info.id, PROGRAM).map(Some),
         };
         match id {
             Ok(id) => back.push((info, id)),
+            // Another process has brought it back meanwhile.
+            Err(ibid_repo::Error::NotForgotten { .. }) if args.snapshots.is_empty() => {}
             Err(error @ ibid_repo::Error::PartlyFreed { .. }) => {
                 outcome = Outcome::Partial;
                 print::failure(&error.into());

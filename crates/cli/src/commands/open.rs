@@ -4,14 +4,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ibid_repo::{Error, Probe, Repository, SnapshotFilter, SnapshotInfo};
+use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo};
 use ibid_storage::{ErrorKind, Local, Storage};
 use ibid_terminal::path_text;
 
 use super::password::{self, Password};
 use crate::args::{Global, PasswordArgs, SelectArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
-use crate::print::{self, About, Out};
+use crate::print::{self, About, Out, Verb};
 
 /// The global options and standard output, for every command.
 pub(crate) struct Context {
@@ -227,6 +227,12 @@ pub(crate) fn filter(select: &SelectArgs) -> Result<SnapshotFilter> {
 }
 
 impl Opened {
+    /// Returns the repository with its warnings printed, for a command without progress.
+    pub(crate) fn warning(&self) -> Repository {
+        let warn = |warning| drop(print::warning(Verb::Look, &warning));
+        self.repository.watched_by(&Arc::new(Monitor::new(warn)))
+    }
+
     /// Returns the snapshot of this name among those selected. Names those that can't be read and might be
     /// newer than `latest`.
     pub(crate) fn snapshot(&self, name: &str, select: &SelectArgs) -> Result<SnapshotInfo> {

@@ -14,6 +14,7 @@ pub(crate) fn run(context: &mut Context, command: &TagCommand) -> Result<Outcome
         false => opened.chosen(&args.snapshots, &args.select)?,
     };
     let wanted: Vec<&str> = args::tags(&args.tags).collect();
+    let repository = opened.warning();
     let mut done = Vec::new();
     for info in chosen {
         let mut tags = info.snapshot.tags.clone();
@@ -23,7 +24,7 @@ pub(crate) fn run(context: &mut Context, command: &TagCommand) -> Result<Outcome
         }
         tags.sort_unstable();
         tags.dedup();
-        match opened.repository.set_tags(&info, &tags, PROGRAM) {
+        match repository.set_tags(&info, &tags, PROGRAM) {
             Ok(new) => done.push(Tagged { info, new, tags }),
             Err(error) => {
                 // Those before have new ids, which the user must learn.

@@ -112,6 +112,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::NothingLeft { snapshot } => {
             return Some(format!("To have it no longer, run `ibid forget {snapshot}`.").into());
         }
+        RepoError::SnapshotGone { .. } => "`ibid snapshots` lists what there is now.",
         RepoError::UnknownSnapshot { .. } => "`ibid snapshots` lists them.",
         RepoError::AmbiguousSnapshot { .. } => "Give more digits of its id.",
         RepoError::WouldOverwrite { .. } => {

@@ -82,6 +82,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             let what = if *is_directory { " and all that was in it" } else { "" };
             line(&format!("left out, because it is lost: {}{what}", path_text(path)))
         }
+        Warning::StoredAtOnce { snapshot, other } => line(&format!(
+            "warning: another process has stored snapshot {other} at the same time as {snapshot}, from the same \
+             original. If `ibid snapshots` lists both, forget the one that you do not want"
+        )),
         Warning::BackupBeginsAgain => line(
             "warning: a prune has ended this backup, because it had not ended for so long. It begins again, and uses \
              what is stored already",

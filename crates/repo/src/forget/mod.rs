@@ -7,10 +7,11 @@ use ibid_format::snapshot::{self, Snapshot};
 use ibid_storage::ErrorKind;
 pub use policy::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
 
+use crate::derived::{DerivedEnd, Due, IsDue, same_as};
 use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
-use crate::session::{OpenSession, SessionEnd};
+use crate::session::OpenSession;
 use crate::snapshots::order;
 use crate::tree::Reach;
 use crate::{Error, Repository, Result, SnapshotInfo};
@@ -41,10 +42,7 @@ impl Repository {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
                 _ => {}
             }
-            self.delete_if_there(&name)?;
-            if let Some(copies) = &self.files.copies {
-                copies.remove(folder::SNAPSHOTS, id);
-            }
+            self.delete_snapshot(id)?;
         }
         Ok(())
     }
@@ -87,40 +85,50 @@ impl Repository {
     /// [`Error::NotForgotten`]; [`Error::PartlyFreed`] if a prune has begun to free what it needs;
     /// [`Error::SessionEnded`]; damage; errors of the storage.
     pub fn remember(&self, forgotten: FileId, program: &str) -> Result<FileId> {
+        let gone = || Error::NotForgotten {
+            wanted: forgotten.to_string(),
+        };
         let snapshot = match self.read_forgotten(forgotten) {
             Ok(Some(snapshot)) => snapshot,
             Err(Error::Storage(error)) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-            Ok(None) | Err(Error::Storage(_)) => {
-                let wanted = forgotten.to_string();
-                return Err(Error::NotForgotten { wanted });
-            }
+            Ok(None) | Err(Error::Storage(_)) => return Err(gone()),
             Err(error) => return Err(error),
         };
         let again = Snapshot {
             original: Some(snapshot.original.unwrap_or(forgotten)),
             ..snapshot
         };
-        let id = self.put_again(&again, "forget --undo", program, || Error::PartlyFreed {
-            id: forgotten,
+        let name = name_in(folder::FORGOTTEN, forgotten);
+        let lacking = || Error::PartlyFreed { id: forgotten };
+        let id = self.put_again(&again, "forget --undo", program, lacking, &|seen, again| {
+            if let Some(other) = same_as(seen, again) {
+                // Another process was faster, or one was killed before it deleted the forgotten one.
+                return Ok(Due::IsThere(other.id));
+            }
+            match self.files.storage.size(&name) {
+                Ok(_) => Ok(Due::Yes),
+                Err(error) if error.kind() == ErrorKind::NotFound => Err(gone()),
+                Err(error) => Err(error.into()),
+            }
         })?;
-        self.delete_if_there(&name_in(folder::FORGOTTEN, forgotten))?;
+        self.delete_if_there(&name)?;
         Ok(id)
     }
 
-    /// Stores a snapshot of which everything is stored already, in a session of its own. Returns its id.
-    /// `lacking` is the error if something is not, or is about to be deleted.
+    /// Stores a snapshot of which everything is stored already, in a session of its own, unless it is no longer due.
+    /// Returns its id. `lacking` is the error if something is not stored, or is about to be deleted.
     pub(crate) fn put_again(
         &self,
         snapshot: &Snapshot,
         action: &str,
         program: &str,
         lacking: impl Fn() -> Error,
+        is_due: IsDue<'_>,
     ) -> Result<FileId> {
         let mut session = OpenSession::begin(&self.files, action, program, &snapshot.paths)?;
-        let stored = self.put_if_complete(&mut session, snapshot, lacking);
-        let id = session.id;
+        let stored = self.put_if_complete(&mut session, snapshot, lacking, is_due);
         let ended = session.end(&self.files);
-        stored?;
+        let id = stored?;
         ended?;
         Ok(id)
     }
@@ -130,7 +138,8 @@ impl Repository {
         session: &mut OpenSession,
         snapshot: &Snapshot,
         lacking: impl Fn() -> Error,
-    ) -> Result<()> {
+        is_due: IsDue<'_>,
+    ) -> Result<FileId> {
         PruneState::read(&self.files)?.settled(&self.files)?;
         self.refresh();
         let loaded = LoadedIndex::load(self, View::Writer)?;
@@ -145,9 +154,10 @@ impl Repository {
             Err(Error::ChunkMissing { .. }) => return Err(lacking()),
             visited => visited?,
         }
-        match session.put(&self.files, snapshot)? {
-            SessionEnd::Stored(_) => Ok(()),
-            SessionEnd::Void => Err(Error::SessionEnded),
+        let put = |session: &mut OpenSession| session.put(&self.files, snapshot);
+        match self.put_derived(session, snapshot, &mut Vec::new(), is_due, put)? {
+            DerivedEnd::Stored(id, _) => Ok(id),
+            DerivedEnd::Void => Err(Error::SessionEnded),
         }
     }
 }

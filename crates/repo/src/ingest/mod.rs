@@ -74,6 +74,7 @@ pub use summary::{BackupSummary, SimilaritySearch, StoredData};
 
 use crate::cache::Complete;
 use crate::checkpoint::{self, CheckpointInfo};
+use crate::derived::{DerivedEnd, IsDue};
 use crate::index::{LoadedIndex, View};
 use crate::layout::folder;
 use crate::prune::PruneState;
@@ -305,7 +306,8 @@ impl Repository {
 
     /// Stores a snapshot that is made from another one, in a session of its own. Returns `None` if a pruner has ended
     /// the session. The summary has no id if this was a dry run, or if the [snapshot](Derived::snapshot) was to lose
-    /// files and has lost none.
+    /// files and has lost none. It has the id of another one, and is marked as skipped, if another process has stored
+    /// the same.
     pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
         let started = clock::instant();
         let (program, paths) = (&options.program, &derived.snapshot.paths);
@@ -339,6 +341,8 @@ impl Repository {
             earlier,
             snapshot,
             loses_files,
+            seen,
+            is_due,
             ..
         } = derived;
         let loaded = self.load_own_index(options)?;
@@ -377,11 +381,13 @@ impl Repository {
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         if let Some(session) = session.filter(|_| !tally.skipped) {
-            match self.conclude(session, &snapshot, packs)? {
-                SessionEnd::Void => return Ok(None),
-                SessionEnd::Stored(size) => {
-                    tally.id = Some(session.id);
-                    tally.written += size;
+            let put = |session: &mut OpenSession| self.conclude(session, &snapshot, packs);
+            match self.put_derived(session, &snapshot, seen, is_due, put)? {
+                DerivedEnd::Void => return Ok(None),
+                DerivedEnd::Stored(id, size) => {
+                    tally.id = Some(id);
+                    tally.written += size.unwrap_or(0);
+                    tally.skipped = size.is_none();
                 }
             }
         }
@@ -528,6 +534,10 @@ pub(crate) struct Derived<'a> {
     pub(crate) loses_files: bool,
     /// What the session says that is done.
     pub(crate) action: &'static str,
+    /// The snapshots of this repository, as far as they are known.
+    pub(crate) seen: &'a mut Vec<SnapshotInfo>,
+    /// Whether it is to be stored, once all of its data is.
+    pub(crate) is_due: IsDue<'a>,
 }
 
 /// Origin of a backup: the machine, the paths as recorded, and the snapshot to compare with.

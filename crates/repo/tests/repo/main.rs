@@ -4,6 +4,7 @@
 
 mod archive_formats;
 mod archives;
+mod at_once;
 mod cache;
 mod changed_blocks;
 mod checkpoints;

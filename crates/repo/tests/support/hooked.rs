@@ -26,6 +26,10 @@ pub trait Hooks: Send + Sync {
         self.inner().list(folder, each)
     }
 
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.inner().settle(name)
+    }
+
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.inner().delete(name)
     }
@@ -67,7 +71,7 @@ impl<H: Hooks> Storage for Hooked<H> {
         self.0.list(folder, each)
     }
     fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.0.inner().settle(name)
+        self.0.settle(name)
     }
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.0.delete(name)
