@@ -125,8 +125,8 @@ impl Context {
         }
     }
 
-    /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; returns
-    /// whether it was.
+    /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; a dry run
+    /// only opens it with the copy. Returns whether it was.
     pub(crate) fn open_to_repair(&self, dry_run: bool) -> Result<(Opened, bool)> {
         let storage = Arc::new(open_storage(self.path()?)?);
         let Ok(Some(copy)) = Repository::probe_copy(storage.as_ref()) else {
@@ -135,8 +135,15 @@ impl Context {
         };
         let password = self.password_of(&storage, copy)?;
         let bytes = password.as_ref().map(|password| password.as_slice());
-        let config_made = !dry_run && Repository::repair_config(storage.clone(), bytes)?;
-        let repository = Repository::open(storage.clone(), bytes)?;
+        let with_copy = match dry_run {
+            true => Repository::open_with_copy(storage.clone(), bytes)?,
+            false => None,
+        };
+        let config_made = with_copy.is_some() || !dry_run && Repository::repair_config(storage.clone(), bytes)?;
+        let repository = match with_copy {
+            Some(repository) => repository,
+            None => Repository::open(storage.clone(), bytes)?,
+        };
         Ok((self.ready(repository, storage, password)?, config_made))
     }
 

@@ -28,7 +28,8 @@ pub(crate) fn run(context: &mut Context, args: &RepairArgs) -> Result<Outcome> {
     let left = "nothing is lost by that. Run it again to repair the rest";
     let report = result.map_err(Failure::if_interrupted(left))?;
     print::repair(&mut context.out, opened.about, &report, config_made)?;
-    Ok(if report.check.is_clean() && report.lost_snapshots() == 0 {
+    let is_whole = report.check.is_clean() && !(config_made && args.dry_run);
+    Ok(if is_whole && report.lost_snapshots() == 0 {
         Outcome::Done
     } else {
         Outcome::Faults

@@ -39,7 +39,10 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
         return out.document("repair", about, &document(report, config_made));
     }
     if config_made {
-        out.line("made the config again from its copy")?;
+        out.line(match report.dry_run {
+            true => "the config would be made again from its copy",
+            false => "made the config again from its copy",
+        })?;
     }
     let would = if report.dry_run { "would be " } else { "" };
     list(out, &format!("{would}set aside"), &report.set_aside)?;
@@ -76,12 +79,12 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
         let files = counted(report.deleted_aside, "file", "files");
         out.line(format!("  {files} that earlier repairs had set aside {would}deleted"))?;
     }
-    end(out, report)
+    end(out, report, config_made)
 }
 
 /// Prints what is left to do.
-fn end(out: &mut Out, report: &RepairReport) -> Result<()> {
-    if report.is_clean() {
+fn end(out: &mut Out, report: &RepairReport, config_made: bool) -> Result<()> {
+    if report.is_clean() && !config_made {
         return out.line("nothing to repair");
     }
     if report.dry_run {

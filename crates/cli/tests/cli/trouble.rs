@@ -241,7 +241,18 @@ fn a_lost_config_is_made_again_and_no_other_repository_is_made_in_its_place() {
             said.contains("Do not run `ibid init` there") || said.contains("there is a repository"),
             "{said}"
         );
-        home.fails(1, ["repair", "--dry-run"]);
+        let ran = home.run(["repair", "--dry-run"]);
+        assert!(
+            ran.code == 4
+                && ran.out.contains("the config would be made again from its copy")
+                && ran.out.contains("nothing was written"),
+            "{ran:?}"
+        );
+        let ran = home.run(["repair", "--dry-run", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert!(report["config_made"] == true && report["clean"] == false, "{ran:?}");
+        assert_eq!(report["deleted"], serde_json::json!([]), "the copy is right");
+        assert_eq!(std::fs::read(&config).ok(), damaged, "nothing was written");
         let said = home.ok(["repair"]);
         assert!(said.contains("made the config again"), "{said}");
         assert!(std::fs::read(&config).unwrap() == bytes);

@@ -2,10 +2,11 @@
 //!
 //! Both have the same bytes. A repository without its config can't be opened by anyone, so there are two.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ibid_format::config;
-use ibid_storage::{ErrorKind, Storage};
+use ibid_storage::{ErrorKind, Name, Storage};
 
 use super::Repairing;
 use super::aside::{delete, put_aside};
@@ -52,30 +53,121 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn repair_config(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<bool> {
-        let error = match Repository::open(storage.clone(), password) {
-            Ok(_) => return Ok(false),
-            // A newer version of this program wrote it.
-            Err(
-                error @ Error::ConfigDamaged {
-                    source: ibid_format::Error::Version { .. },
-                },
-            ) => return Err(error),
-            Err(error) => error,
+        let Some(Mending { damaged, copy, .. }) = mending(&storage, password)? else {
+            return Ok(false);
         };
-        let config = get(storage.as_ref(), true)?;
-        let copy = get(storage.as_ref(), false)?;
-        let Some(copy) = copy.filter(|copy| config.as_ref() != Some(copy)) else {
-            return Err(error);
-        };
-        Repository::open_with(storage.clone(), &copy, password)?;
-        if let Some(config) = config {
-            put_aside(storage.as_ref(), &config_name(), &config)?;
+        if let Some(damaged) = damaged {
+            put_aside(storage.as_ref(), &config_name(), &damaged)?;
             delete(storage.as_ref(), &config_name())?;
         }
         match storage.put(&config_name(), &[&copy]) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
             _ => Ok(true),
         }
+    }
+
+    /// Opens a repository as it would be after [`repair_config`](Repository::repair_config), and writes nothing:
+    /// its config seems to be the copy. Returns `None` if there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`repair_config`](Repository::repair_config).
+    pub fn open_with_copy(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Option<Repository>> {
+        let mending = mending(&storage, password)?;
+        Ok(mending.map(|Mending { repository, .. }| repository))
+    }
+}
+
+/// What makes a config again.
+struct Mending {
+    /// The config that is to be moved away.
+    damaged: Option<Vec<u8>>,
+    copy: Vec<u8>,
+    /// The repository as the copy opens it.
+    repository: Repository,
+}
+
+/// Returns what makes the config again; `None` if it opens the repository.
+fn mending(storage: &Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Option<Mending>> {
+    let error = match Repository::open(storage.clone(), password) {
+        Ok(_) => return Ok(None),
+        // A newer version of this program wrote it.
+        Err(
+            error @ Error::ConfigDamaged {
+                source: ibid_format::Error::Version { .. },
+            },
+        ) => return Err(error),
+        Err(error) => error,
+    };
+    let damaged = get(storage.as_ref(), true)?;
+    let copy = get(storage.as_ref(), false)?;
+    let Some(copy) = copy.filter(|copy| damaged.as_ref() != Some(copy)) else {
+        return Err(error);
+    };
+    let repaired = Repaired {
+        storage: storage.clone(),
+        config: copy.clone(),
+    };
+    let repository = Repository::open_with(Arc::new(repaired), &copy, password)?;
+    Ok(Some(Mending {
+        damaged,
+        copy,
+        repository,
+    }))
+}
+
+/// A storage whose config seems to have these bytes.
+struct Repaired {
+    storage: Arc<dyn Storage>,
+    config: Vec<u8>,
+}
+
+type StorageResult<T> = std::result::Result<T, ibid_storage::Error>;
+
+impl Storage for Repaired {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {
+        self.storage.put(name, parts)
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> StorageResult<Vec<u8>> {
+        match *name == config_name() {
+            true => Ok(self.config.clone()),
+            false => self.storage.get(name, limit),
+        }
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> StorageResult<()> {
+        self.storage.read_at(name, offset, buffer)
+    }
+
+    fn size(&self, name: &Name) -> StorageResult<u64> {
+        match *name == config_name() {
+            true => Ok(self.config.len() as u64),
+            false => self.storage.size(name),
+        }
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> StorageResult<()> {
+        self.storage.list(folder, each)
+    }
+
+    fn settle(&self, name: &Name) -> StorageResult<()> {
+        self.storage.settle(name)
+    }
+
+    fn delete(&self, name: &Name) -> StorageResult<()> {
+        self.storage.delete(name)
+    }
+
+    fn location(&self) -> String {
+        self.storage.location()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.storage.folder()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.storage.is_remote()
     }
 }
 

@@ -36,6 +36,9 @@ fn a_lost_or_damaged_config_comes_back_from_its_copy() {
         let place = storage(damaged);
         open(place.clone()).unwrap_err();
         assert!(matches!(Repository::probe_copy(place.as_ref()), Ok(Some(probe)) if probe.encrypted));
+        let opened = Repository::open_with_copy(place.clone(), SECRET).unwrap().unwrap();
+        assert!(opened.check(ReadData::All).unwrap().is_clean(), "damage {number}");
+        assert!(image(place.as_ref()) == *damaged, "nothing was written");
         assert!(repair_config(&place, SECRET).unwrap(), "damage {number}");
         let now = image(place.as_ref());
         assert!(now[&config] == scene.image[&config]);
@@ -46,6 +49,7 @@ fn a_lost_or_damaged_config_comes_back_from_its_copy() {
             "a damaged one is kept aside"
         );
         assert!(!repair_config(&place, SECRET).unwrap(), "there is nothing more to do");
+        assert!(Repository::open_with_copy(place.clone(), SECRET).unwrap().is_none());
         assert!(open(place).unwrap().check(ReadData::All).unwrap().is_clean());
     }
 }
