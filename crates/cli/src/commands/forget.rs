@@ -10,7 +10,7 @@ use super::open::{Context, Opened};
 use super::{PROGRAM, prune};
 use crate::args::{self, ForgetArgs, GroupName, RuleArgs};
 use crate::failure::{Failure, Outcome, Result};
-use crate::print::{self, Forgotten};
+use crate::print::{self, Forgotten, Pruned};
 
 pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let opened = context.open()?;
@@ -47,12 +47,18 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         by_rule,
         dry_run: args.dry_run,
     };
-    let pruned = match args.prune && !args.dry_run {
-        true => Some(prune::prune(context, &opened, &prune::default_options())?),
-        false => None,
+    let options = prune::default_options();
+    let pruned = match (args.prune, args.dry_run) {
+        (false, _) => Pruned::No,
+        (true, true) => Pruned::Would(prune::estimate(context, &opened, &ids, &options)?),
+        (true, false) => Pruned::Done(prune::prune(context, &opened, &options)?),
     };
-    print::forgotten(&mut context.out, opened.about, &forgotten, pruned.as_ref())?;
-    Ok(pruned.map_or(Outcome::Done, |summary| prune::outcome(&summary.estimate)))
+    print::forgotten(&mut context.out, opened.about, &forgotten, &pruned)?;
+    Ok(match &pruned {
+        Pruned::No => Outcome::Done,
+        Pruned::Would(estimate) => prune::outcome(estimate),
+        Pruned::Done(summary) => prune::outcome(&summary.estimate),
+    })
 }
 
 /// Returns the snapshots that were named, as one group of which nothing is kept.

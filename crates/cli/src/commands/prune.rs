@@ -15,9 +15,7 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
         .max_repack(args.limits.max_repack)
         .patience(args.limits.patience);
     if args.dry_run {
-        let watch = Watch::start(Verb::Look, context.global.quiet)?;
-        let estimate = opened.repository.watched_by(&watch.monitor).prune_estimate(&options)?;
-        watch.finish();
+        let estimate = estimate(context, &opened, &[], &options)?;
         print::prune_estimate(&mut context.out, opened.about, &estimate)?;
         return Ok(outcome(&estimate));
     }
@@ -48,6 +46,20 @@ pub(crate) fn prune(context: &Context, opened: &Opened, options: &PruneOptions) 
     let summary = opened.repository.watched_by(&watch.monitor).prune(options);
     watch.finish();
     summary.map_err(Failure::if_interrupted("the next prune goes on from there"))
+}
+
+/// Returns what a prune would do if these snapshots were forgotten, with progress.
+pub(crate) fn estimate(
+    context: &Context,
+    opened: &Opened,
+    forgotten: &[FileId],
+    options: &PruneOptions,
+) -> Result<PruneEstimate> {
+    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    let repository = opened.repository.watched_by(&watch.monitor);
+    let estimate = repository.prune_estimate_without(forgotten, options);
+    watch.finish();
+    Ok(estimate?)
 }
 
 /// Returns the sessions whose ids begin so.

@@ -63,7 +63,7 @@ pub(crate) use talk::{
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
-pub(crate) use upkeep::{Forgotten, forgotten, prune_estimate, pruned, remembered, sessions};
+pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions};
 
 /// The repository of a JSON document.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,14 @@ pub(crate) struct Forgotten<'a> {
     pub(crate) dry_run: bool,
 }
 
+/// The prune of a `forget`.
+pub(crate) enum Pruned {
+    /// None was asked for.
+    No,
+    Would(PruneEstimate),
+    Done(PruneSummary),
+}
+
 #[derive(Serialize)]
 struct JsonDecision {
     snapshot: JsonSnapshot,
@@ -43,15 +51,11 @@ struct JsonForget {
     forgotten: u64,
     groups: Vec<JsonGroup>,
     prune: Option<JsonPrune>,
+    prune_estimate: Option<JsonEstimate>,
 }
 
 /// Prints which snapshots are kept and forgotten, and why.
-pub(crate) fn forgotten(
-    out: &mut Out,
-    about: About,
-    forgotten: &Forgotten<'_>,
-    pruned: Option<&PruneSummary>,
-) -> Result<()> {
+pub(crate) fn forgotten(out: &mut Out, about: About, forgotten: &Forgotten<'_>, pruned: &Pruned) -> Result<()> {
     let count = |kept| {
         let all = forgotten.groups.iter().flat_map(|group| &group.snapshots);
         all.filter(|one| one.is_kept() == kept).count() as u64
@@ -62,7 +66,14 @@ pub(crate) fn forgotten(
             kept: count(true),
             forgotten: count(false),
             groups: forgotten.groups.iter().map(json_group).collect(),
-            prune: pruned.map(JsonPrune::new),
+            prune: match pruned {
+                Pruned::Done(summary) => Some(JsonPrune::new(summary)),
+                Pruned::No | Pruned::Would(_) => None,
+            },
+            prune_estimate: match pruned {
+                Pruned::Would(estimate) => Some(JsonEstimate::new(estimate)),
+                Pruned::No | Pruned::Done(_) => None,
+            },
         };
         return out.document("forget", about, &body);
     }
@@ -86,11 +97,12 @@ pub(crate) fn forgotten(
         false => out.line(format!("{what} {verb}"))?,
     }
     match pruned {
-        Some(summary) => text_pruned(out, summary),
-        None if gone > 0 && !forgotten.dry_run => {
+        Pruned::Done(summary) => text_pruned(out, summary),
+        Pruned::Would(estimate) => text_would(out, estimate),
+        Pruned::No if gone > 0 && !forgotten.dry_run => {
             out.line("`ibid prune` frees what they took; until then `ibid forget --undo` brings them back")
         }
-        None => Ok(()),
+        Pruned::No => Ok(()),
     }
 }
 
@@ -245,6 +257,10 @@ pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstima
         return out.document("prune", about, &body);
     }
     text_estimate(out, estimate)?;
+    text_would(out, estimate)
+}
+
+fn text_would(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
     out.line(format!(
         "would free     {}  {} deleted, {} written anew",
         size(estimate.freed),

@@ -38,6 +38,27 @@ fn rules_say_what_is_kept_and_why_and_prune_frees_the_rest() {
 }
 
 #[test]
+fn a_dry_run_of_both_says_what_the_prune_would_free() {
+    let home = home(4);
+    let forget = |options: &[&str]| {
+        let text = home.ok([&["forget", "--keep-last", "2", "--prune", "--json"], options].concat());
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let would = forget(&["--dry-run"]);
+    let text = home.ok(["forget", "--keep-last", "2", "--prune", "--dry-run"]);
+    assert!(
+        text.contains("2 snapshots would be forgotten") && text.contains("would free     29"),
+        "{text}"
+    );
+    assert!(home.ids().len() == 4 && would["prune"].is_null(), "{would}");
+    let done = forget(&[]);
+    assert!(done["prune_estimate"].is_null() && home.ids().len() == 2, "{done}");
+    let [would, done] = [&would["prune_estimate"], &done["prune"]].map(|one| one["freed_bytes"].as_u64().unwrap());
+    // A prune also writes packs of small frames, of which the estimate knows only about how large they are.
+    assert!(would > 290_000 && would.abs_diff(done) < 10_000, "{would} {done}");
+}
+
+#[test]
 fn a_rule_that_forgets_most_of_a_group_needs_a_yes() {
     let home = home(5);
     let refused = home.fails(2, ["forget", "--keep-last", "1"]);

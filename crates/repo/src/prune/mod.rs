@@ -53,14 +53,28 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate(&self, options: &PruneOptions) -> Result<PruneEstimate> {
+        self.prune_estimate_without(&[], options)
+    }
+
+    /// Returns what [`prune`](Repository::prune) would do if these snapshots were [forgotten](Repository::forget).
+    ///
+    /// # Errors
+    /// As [`prune`](Repository::prune).
+    pub fn prune_estimate_without(&self, forgotten: &[FileId], options: &PruneOptions) -> Result<PruneEstimate> {
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.lost_packs().tell(&self.monitor);
-        self.estimate_of(&loaded, options)
+        self.estimate_of(&loaded, forgotten, options)
     }
 
     /// Does the same with an index that is loaded. To a reader, packs that are condemned are not gone yet.
-    pub(crate) fn estimate_of(&self, loaded: &LoadedIndex, options: &PruneOptions) -> Result<PruneEstimate> {
-        let snapshots = self.snapshots()?;
+    pub(crate) fn estimate_of(
+        &self,
+        loaded: &LoadedIndex,
+        forgotten: &[FileId],
+        options: &PruneOptions,
+    ) -> Result<PruneEstimate> {
+        let mut snapshots = self.snapshots()?;
+        snapshots.retain(|info| !forgotten.contains(&info.id));
         Ok(Plan::make(self, loaded, &snapshots, options, true)?.estimate)
     }
 

@@ -298,7 +298,7 @@ impl Repository {
         stats.read_cost = frames::read_cost(&scratch, &loaded, monitor)?;
         stats.index_memory = loaded.index.bytes();
         stats.index_chunks = loaded.index.len();
-        stats.prune = match self.estimate_of(&loaded, &PruneOptions::default()) {
+        stats.prune = match self.estimate_of(&loaded, &[], &PruneOptions::default()) {
             Ok(estimate) => Some(estimate),
             Err(error) if error.is_fault() => None,
             Err(error) => return Err(error),
