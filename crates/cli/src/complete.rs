@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use clap_complete::env::{CompleteEnv, Shells};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
-use ibid_repo::{Repository, SnapshotInfo};
+use ibid_repo::{FileId, KeyInfo, Repository, SessionInfo, SessionState, SnapshotInfo, Time};
 use ibid_storage::Local;
 use ibid_terminal::escape;
 use zeroize::Zeroizing;
@@ -49,16 +49,87 @@ pub(crate) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
 
 /// Completes `latest` and ids of snapshots, the newest first.
 pub(crate) fn snapshots() -> ArgValueCandidates {
+    ArgValueCandidates::new(live)
+}
+
+/// Completes snapshots for `forget`: with `--undo` ids of those that were forgotten, the newest first.
+pub(crate) fn snapshots_or_forgotten() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| match typed().iter().any(|word| word == "--undo") {
+        true => {
+            let forgotten = opened().and_then(|repository| repository.forgotten(|_, _| ()).ok());
+            forgotten.iter().flatten().rev().map(snapshot).collect()
+        }
+        false => live(),
+    })
+}
+
+fn live() -> Vec<CompletionCandidate> {
+    let found = stored();
+    let latest = (!found.is_empty()).then(|| CompletionCandidate::new("latest"));
+    latest.into_iter().chain(found.iter().rev().map(snapshot)).collect()
+}
+
+fn snapshot(info: &SnapshotInfo) -> CompletionCandidate {
+    let snapshot = &info.snapshot;
+    candidate(info.id, local_time(snapshot.time), &snapshot.host, &snapshot.paths)
+}
+
+/// Returns the beginning of an id, and what it stands for.
+fn candidate(id: FileId, time: String, host: &str, paths: &[Vec<u8>]) -> CompletionCandidate {
+    let paths: Vec<_> = paths.iter().take(3).map(|path| escape(path)).collect();
+    let help = format!("{time} {} {}", escape(host.as_bytes()), paths.join(" "));
+    CompletionCandidate::new(&id.to_string()[..8]).help(Some(help.trim_end().to_owned().into()))
+}
+
+/// Completes ids of sessions that have not ended.
+pub(crate) fn sessions() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let one = |info: &SnapshotInfo| {
-            let host = escape(info.snapshot.host.as_bytes());
-            let paths: Vec<_> = info.snapshot.paths.iter().take(3).map(|path| escape(path)).collect();
-            let help = format!("{} {host} {}", local_time(info.snapshot.time), paths.join(" "));
-            CompletionCandidate::new(info.short_id()).help(Some(help.into()))
+        let sessions = opened().and_then(|repository| repository.sessions(|_, _| ()).ok());
+        let open = sessions.into_iter().flatten();
+        let open = open.filter(|info| info.state != SessionState::Ended);
+        let one = |info: SessionInfo| {
+            let session = info.session;
+            candidate(info.id, local_time(session.time), &session.host, &session.paths)
         };
-        let found = stored();
-        let latest = (!found.is_empty()).then(|| CompletionCandidate::new("latest"));
-        latest.into_iter().chain(found.iter().rev().map(one)).collect()
+        open.map(one).collect()
+    })
+}
+
+/// Completes ids of keys that can be removed.
+pub(crate) fn keys() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let keys = opened().and_then(|repository| repository.keys().ok());
+        let others = keys.into_iter().flatten().filter(|key| !key.current);
+        let one = |key: KeyInfo| match key.note {
+            Ok(note) => {
+                let created = Time {
+                    seconds: note.created,
+                    nanos: 0,
+                };
+                candidate(key.id, local_time(created), &note.host, &[note.label.into_bytes()])
+            }
+            Err(_) => CompletionCandidate::new(&key.id.to_string()[..8]),
+        };
+        others.map(one).collect()
+    })
+}
+
+/// Completes commands after `man`, and those in a command.
+pub(crate) fn commands() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let words = typed();
+        let mut command = args::definition();
+        // The last word is the one to complete.
+        let before = words.iter().take(words.len().saturating_sub(1));
+        for word in before.skip_while(|word| *word != "man").skip(1) {
+            match command.find_subcommand(word) {
+                Some(found) => command = found.clone(),
+                None => return Vec::new(),
+            }
+        }
+        let below = command.get_subcommands().filter(|below| below.get_name() != "help");
+        let one = |below: &clap::Command| CompletionCandidate::new(below.get_name()).help(below.get_about().cloned());
+        below.filter(|below| !below.is_hide_set()).map(one).collect()
     })
 }
 
@@ -90,13 +161,22 @@ fn unique(names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Returns the snapshots of the repository that the command line and the environment name, oldest
-/// first; none if it can't be opened.
+/// Returns the words that were typed so far. The shell puts them after `--`.
+fn typed() -> Vec<OsString> {
+    std::env::args_os().skip_while(|word| word != "--").skip(1).collect()
+}
+
+/// Returns the snapshots of the repository, oldest first; none if it can't be opened.
 fn stored() -> Vec<SnapshotInfo> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    open(&words)
+    opened()
         .and_then(|repository| repository.snapshots_with(|_, _| ()).ok())
         .unwrap_or_default()
+}
+
+/// Returns the repository that the command line and the environment name, if it can be opened.
+fn opened() -> Option<Repository> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    open(&words)
 }
 
 fn open(words: &[OsString]) -> Option<Repository> {

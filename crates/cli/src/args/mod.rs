@@ -482,7 +482,7 @@ pub(crate) struct KeyAddArgs {
 #[derive(Debug, Args)]
 pub(crate) struct KeyRemoveArgs {
     /// Remove the key whose id begins so
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", add = complete::keys())]
     pub(crate) key: String,
 }
 
@@ -516,7 +516,7 @@ Examples:
   ibid man --all ~/.local/share/man/man1    a page for every command")]
 pub(crate) struct ManArgs {
     /// Print the page of this command [default: of ibid itself]
-    #[arg(value_name = "COMMAND", conflicts_with = "all")]
+    #[arg(value_name = "COMMAND", conflicts_with = "all", add = complete::commands())]
     pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this folder, one file each
     #[arg(long, value_name = "DIR")]

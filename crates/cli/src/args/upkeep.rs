@@ -26,7 +26,7 @@ Examples:
   ibid forget --undo")]
 pub(crate) struct ForgetArgs {
     /// Forget these snapshots
-    #[arg(value_name = "SNAP", add = complete::snapshots(), conflicts_with = "Rules")]
+    #[arg(value_name = "SNAP", add = complete::snapshots_or_forgotten(), conflicts_with = "Rules")]
     pub(crate) snapshots: Vec<String>,
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
@@ -115,7 +115,12 @@ pub(crate) struct PruneArgs {
     #[arg(short = 'n', long, conflicts_with = "give_up_on")]
     pub(crate) dry_run: bool,
     /// End the session whose id begins so: its backup notices, and begins again
-    #[arg(long, value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long,
+        value_name = "SESSION",
+        value_parser = NonEmptyStringValueParser::new(),
+        add = complete::sessions()
+    )]
     pub(crate) give_up_on: Vec<String>,
     /// Trust that nothing else works in the repository meanwhile: wait for nothing, and refuse if a session is open
     #[arg(long, conflicts_with = "dry_run")]

@@ -2,8 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::Stdio;
 
-use crate::support::{Home, run};
+use rustix::process::Signal;
+
+use crate::support::{CHEAP, Home, run, signal, wait_until};
 
 const COMMANDS: [&[&str]; 27] = [
     &["init"],
@@ -171,6 +174,33 @@ fn shells_complete_options_values_and_snapshots() {
     assert_eq!(complete(&["dump", "--archive", ""], &[]), ["tar", "zip"]);
     assert_eq!(complete(&["snapshots", "--tag", ""], &[]), ["weekly"]);
     assert!(complete(&["snapshots", "--host", "mi"], &[]).contains(&"mill".to_owned()));
+    // What was forgotten can come back, and the rest can be forgotten.
+    home.ok(["forget", "-q", &ids[0]]);
+    assert_eq!(complete(&["forget", ""], &[]), ["latest", &ids[1][..8]]);
+    assert_eq!(complete(&["forget", "--undo", ""], &[]), [&ids[0][..8]]);
+    home.ok(["forget", "-q", "--undo"]);
+    let ids = home.ids();
+    let newest_first = ["latest", &ids[1][..8], &ids[0][..8]];
+    // Keys but the one that opens the repository, and sessions that have not ended.
+    let new = ["key", "add", "--label", "other", "--new-password-command", "echo x"];
+    home.ok([&new, &CHEAP[..]].concat());
+    let listed = home.ok(["key", "list"]);
+    let other = listed.lines().find(|line| line.contains("other"));
+    assert_eq!(complete(&["key", "remove", ""], &[]), [&other.unwrap()[..8]]);
+    assert!(complete(&["prune", "--give-up-on", ""], &[]).is_empty());
+    let command = ["backup", "--stdin-from-command", "--", "sleep", "60"];
+    let mut running = home.ibid(command);
+    running.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = running.spawn().unwrap();
+    let session = || home.ok(["sessions"]).lines().nth(1).map(|line| line[..8].to_owned());
+    wait_until("the session is listed", || session().is_some());
+    assert_eq!(complete(&["prune", "--give-up-on", ""], &[]), [session().unwrap()]);
+    signal(&running, Signal::TERM);
+    running.wait().unwrap();
+    // The names of commands.
+    assert_eq!(complete(&["man", "key", ""], &[]), ["list", "add", "remove", "passwd"]);
+    assert_eq!(complete(&["man", "snap"], &[]), ["snapshots"]);
+    assert!(complete(&["man", "snapshots", ""], &[]).is_empty());
     // The repository and the password may be in the command line.
     home.write("password", "secret\n");
     let none = [("IBID_REPO", None), ("IBID_PASSWORD", None)];
