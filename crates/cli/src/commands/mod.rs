@@ -4,6 +4,7 @@ mod backup;
 mod cache;
 mod check;
 mod copy;
+mod descendants;
 mod diff;
 mod dump;
 mod find;

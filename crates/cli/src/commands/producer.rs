@@ -11,6 +11,7 @@ use ibid_terminal::input::Patient;
 use ibid_terminal::{escape, reason};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::descendants::descendants;
 use crate::failure::{Failure, Result};
 
 /// How long a program may take to end by itself when it is asked to.
@@ -90,18 +91,23 @@ impl Drop for Producer {
         if !is_running(&mut child) {
             return;
         }
-        // A program that is asked can clean up, and end those that it started itself.
+        // A shell that is asked to end does not ask the programs that it has started.
+        let mut others = descendants(child.id());
+        // Programs that are asked can clean up.
         if let Some(pid) = Pid::from_raw(child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
+        others.iter().for_each(|process| process.send(Signal::TERM));
         let asked = Instant::now();
         while asked.elapsed() < GRACE {
             std::thread::sleep(PAUSE);
-            if !is_running(&mut child) {
+            others.retain(|process| process.is_running());
+            if !is_running(&mut child) && others.is_empty() {
                 return;
             }
         }
         let _ = child.kill();
+        others.iter().for_each(|process| process.send(Signal::KILL));
         let _ = child.wait();
     }
 }

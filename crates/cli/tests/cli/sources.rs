@@ -176,6 +176,36 @@ fn a_command_that_fails_makes_no_snapshot() {
     assert!(home.ids().is_empty());
 }
 
+/// A shell that is asked to end does not ask what it has started.
+#[test]
+fn what_a_command_has_started_ends_with_it() {
+    let home = Home::new();
+    let write_pid = "echo $$ > $0.new; mv $0.new $0";
+    let deaf = format!("trap '' TERM; {write_pid}; sleep 60; true");
+    let calm = format!("{write_pid}; sleep 60; true");
+    let script = format!("sh -c \"{calm}\" calm & sh -c \"{deaf}\" deaf | cat").replace("$", "\\$");
+    let mut command = home.ibid(["backup", "--stdin-from-command", "--", "sh", "-c", &script]);
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    wait_until("the programs run", || {
+        home.path("calm").exists() && home.path("deaf").exists()
+    });
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    for name in ["calm", "deaf"] {
+        let pid = std::fs::read_to_string(home.path(name)).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(
+            stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")),
+            "{name} has ended"
+        );
+    }
+}
+
 #[test]
 fn a_command_ends_when_the_backup_is_stopped() {
     let home = Home::new();
