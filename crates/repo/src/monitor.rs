@@ -141,6 +141,8 @@ pub enum Warning {
     },
     /// A prune moves nothing, since no space is left for that. It frees the packs that nothing needs.
     MovesNothing,
+    /// A prune has deleted all sketches, since no space was left to store which packs go. Backups make them again.
+    DropsSketches,
     /// A prune frees no bases, since the memory does not suffice to find what the chunks resemble that are encoded
     /// against them: these would be stored whole.
     EncodesNothingAnew,

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use ibid_repo::{FileId, GroupBy, KeepPolicy, PolicyGroup};
+use ibid_repo::{Error, FileId, GroupBy, KeepPolicy, PolicyGroup};
+use ibid_storage::ErrorKind;
 use ibid_terminal::escape;
 use ibid_terminal::number::counted;
 
@@ -40,7 +41,7 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         confirm(context, &groups, &ids)?;
     }
     if !args.dry_run {
-        opened.repository.forget(&ids)?;
+        forget(&opened, &ids, args.prune)?;
     }
     let forgotten = Forgotten {
         groups: &groups,
@@ -59,6 +60,25 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         Pruned::Would(estimate) => prune::outcome(estimate),
         Pruned::Done(summary) => prune::outcome(&summary.estimate),
     })
+}
+
+/// Forgets snapshots. If no space is left to keep them for `--undo`, they are forgotten for good if a prune follows,
+/// after which they could not come back either.
+fn forget(opened: &Opened, ids: &[FileId], is_pruned: bool) -> Result<()> {
+    match opened.repository.forget(ids) {
+        Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace => match is_pruned {
+            true => {
+                print::forgotten_for_good();
+                Ok(opened.repository.forget_for_good(ids)?)
+            }
+            false => Err(Failure::Fatal(format!(
+                "no space is left in {} to keep what is forgotten for --undo. Add --prune to forget it for good and \
+                 free what it took, or free space there",
+                opened.repository.location()
+            ))),
+        },
+        forgotten => Ok(forgotten?),
+    }
 }
 
 /// Returns the snapshots that were named, as one group of which nothing is kept.
@@ -152,11 +172,11 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
             let begins = |id: &&FileId| id.to_string().starts_with(&wanted.to_ascii_lowercase());
             let readable = forgotten.iter().map(|info| &info.id);
             match readable.chain(&unreadable).filter(begins).count() {
-                0 => return Err(ibid_repo::Error::NotForgotten { wanted: wanted.clone() }.into()),
+                0 => return Err(Error::NotForgotten { wanted: wanted.clone() }.into()),
                 1 => {}
                 matches => {
                     let wanted = wanted.clone();
-                    return Err(ibid_repo::Error::AmbiguousSnapshot { wanted, matches }.into());
+                    return Err(Error::AmbiguousSnapshot { wanted, matches }.into());
                 }
             }
         }
@@ -172,8 +192,8 @@ fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Out
         match id {
             Ok(id) => back.push((info, id)),
             // Another process has brought it back meanwhile.
-            Err(ibid_repo::Error::NotForgotten { .. }) if args.snapshots.is_empty() => {}
-            Err(error @ ibid_repo::Error::PartlyFreed { .. }) => {
+            Err(Error::NotForgotten { .. }) if args.snapshots.is_empty() => {}
+            Err(error @ Error::PartlyFreed { .. }) => {
                 outcome = Outcome::Partial;
                 print::failure(&error.into());
             }

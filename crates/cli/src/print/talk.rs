@@ -94,6 +94,10 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             "note: no space is left to move what is still needed, so this prune frees only packs that nothing needs. \
              The next one goes on",
         ),
+        Warning::DropsSketches => line(
+            "note: no space is left to store which packs go, so the sketches were deleted. Backups make them again, \
+             and store more until then",
+        ),
         Warning::EncodesNothingAnew => line(
             "note: bases that no snapshot needs stay, since the memory does not suffice to encode anew what needs \
              them: give this prune more with --memory",
@@ -153,6 +157,11 @@ fn lost_packs(verb: Verb, numbers: [u64; 3], named: &[String]) -> String {
         states.join(", "),
         named.join(", ")
     )
+}
+
+/// Says that no command brings back what is forgotten.
+pub(crate) fn forgotten_for_good() {
+    line("note: no space is left to keep what is forgotten for --undo, so it can't be brought back");
 }
 
 /// Prints a failure that does not end the command.

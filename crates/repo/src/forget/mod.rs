@@ -47,6 +47,15 @@ impl Repository {
         Ok(())
     }
 
+    /// Forgets snapshots so that nothing brings them back. That takes no space, where [`forget`](Repository::forget)
+    /// needs some on a full disk.
+    ///
+    /// # Errors
+    /// Errors of the storage. Snapshots before the one at fault are forgotten.
+    pub fn forget_for_good(&self, snapshots: &[FileId]) -> Result<()> {
+        snapshots.iter().try_for_each(|id| self.delete_snapshot(*id))
+    }
+
     /// Returns the snapshots that were forgotten and that no prune has freed yet, oldest first. One that can't be
     /// read, and so can't come back, is passed to `on_damage`.
     ///

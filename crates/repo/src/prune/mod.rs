@@ -38,7 +38,7 @@ pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
-use crate::{Error, Repository, Result, Warning, clock};
+use crate::{Error, Repository, Result, StorageError, Warning, clock};
 use keep::Known;
 use moved::Moved;
 use plan::Plan;
@@ -102,6 +102,23 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
+        let mut pruned = self.prune_once(options);
+        if let Err(Error::Storage(error)) = &pruned
+            && error.kind() == ErrorKind::NoSpace
+            && self.drop_sketches()?
+        {
+            // Not even what says which packs go could be stored.
+            self.monitor.warn(Warning::DropsSketches);
+            pruned = self.prune_once(options);
+        }
+        match pruned? {
+            (summary, Some(error)) if summary.deleted == 0 => Err(error.into()),
+            (summary, _) => Ok(summary),
+        }
+    }
+
+    /// Prunes. Also returns why nothing was moved, if no space was left for that.
+    fn prune_once(&self, options: &PruneOptions) -> Result<(PruneSummary, Option<StorageError>)> {
         let mut summary = PruneSummary::default();
         if options.exclusive {
             self.refuse_open_sessions(options)?;
@@ -131,10 +148,7 @@ impl Repository {
                     self.drop_forgotten(&condemned.forgotten)?;
                     self.refresh();
                     summary.stored = self.stored_bytes()?;
-                    return match no_space {
-                        Some(error) if summary.deleted == 0 => Err(error.into()),
-                        _ => Ok(summary),
-                    };
+                    return Ok((summary, no_space));
                 }
                 Ok(Emptied::Only(warning)) => {
                     // What can be freed by moving alone is freed all the same.
@@ -145,6 +159,16 @@ impl Repository {
             }
         }
         Err(Error::PruneBusy)
+    }
+
+    /// Deletes all sketches: they only help later backups, which make them again, and this takes no space. Returns
+    /// whether there were any.
+    fn drop_sketches(&self) -> Result<bool> {
+        let sketches = self.files.list(folder::SKETCHES)?;
+        for (id, _) in &sketches {
+            self.delete_if_there(&name_in(folder::SKETCHES, *id))?;
+        }
+        Ok(!sketches.is_empty())
     }
 
     /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.

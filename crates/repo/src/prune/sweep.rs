@@ -29,7 +29,11 @@ impl Repository {
             }
             Ok(())
         })?;
-        self.sweep_index(&state, summary)?;
+        let index_left = match self.sweep_index(&state, summary) {
+            // There is space for them once the packs are gone. To all who read them, these are not there already.
+            Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && !doomed.is_empty() => true,
+            swept => swept.map(|()| false)?,
+        };
         if !doomed.is_empty() {
             self.sweep_sketches(&state, moved, summary)?;
         }
@@ -42,6 +46,9 @@ impl Repository {
             summary.packs_deleted += 1;
         }
         summary.deleted += bytes;
+        if index_left {
+            self.sweep_index(&state, summary)?;
+        }
         Ok(())
     }
 

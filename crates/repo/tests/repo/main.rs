@@ -17,6 +17,7 @@ mod deltas;
 mod durability;
 mod failures;
 mod fixture;
+mod full_disk;
 mod healing;
 mod hints;
 mod hostile_restore;
