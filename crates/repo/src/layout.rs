@@ -49,6 +49,10 @@ pub(crate) fn config_copy_name() -> Name {
     Name::new(folder::CONFIG_COPY).expect("a valid name")
 }
 
+/// Folders in which something that is no file counts as a file that can't be read: it may be one that was moved away,
+/// and without a word a snapshot would be forgotten, a password wrong, or the state of pruners an earlier one.
+const TAKEN_COUNT: [&str; 3] = [folder::KEYS, folder::SNAPSHOTS, folder::PRUNE];
+
 /// Returns the ids of all files in a folder, with their sizes in bytes, ascending.
 pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
     let mut found = Vec::new();
@@ -56,6 +60,11 @@ pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileI
         found.push((id, size));
         Ok(())
     })?;
+    if TAKEN_COUNT.contains(&folder) {
+        storage.list_taken(folder, &mut |name| {
+            found.extend(FileId::parse(name.last_segment()).map(|id| (id, 0)));
+        })?;
+    }
     found.sort_unstable();
     Ok(found)
 }

@@ -227,7 +227,7 @@ impl Inner {
             (ErrorKind::ReadOnly, _) => "the file system is read-only",
             (ErrorKind::Truncated, _) => "the object ends too early",
             (ErrorKind::TooLarge, _) => "the object is larger than it may be",
-            (ErrorKind::NotAnObject, _) => "something that is no object has this name",
+            (ErrorKind::NotAnObject, _) => "a folder, a symbolic link or the like has this name",
             (ErrorKind::InvalidName, _) => "this cannot be the folder of any object",
             (ErrorKind::Unsupported, _) => "the file system cannot do this safely",
             (ErrorKind::Io, _) => "the device failed",

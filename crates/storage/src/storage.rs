@@ -42,6 +42,8 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// [`TooLarge`](crate::ErrorKind::TooLarge), before memory is taken, if it has more than
     /// `limit` bytes. [`NotFound`](crate::ErrorKind::NotFound) if there is none.
+    /// Here and where objects are looked for below, [`NotAnObject`](crate::ErrorKind::NotAnObject) may be returned
+    /// instead if something else has this name.
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error>;
 
     /// Fills `buffer` with the bytes of the object from `offset` on.
@@ -72,6 +74,17 @@ pub trait Storage: Send + Sync {
     /// [`InvalidName`](crate::ErrorKind::InvalidName) if `folder` is neither empty nor a valid
     /// name.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
+
+    /// Calls `each` with every name directly in `folder` that something has which is no object: a folder, a symbolic
+    /// link, a device. Reading or storing an object of this name is [`NotAnObject`](crate::ErrorKind::NotAnObject). By
+    /// default there are none.
+    ///
+    /// # Errors
+    /// As [`list`](Storage::list).
+    fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
+        let _ = (folder, each);
+        Ok(())
+    }
 
     /// Makes an object durable that another process stored.
     ///
@@ -123,6 +136,9 @@ macro_rules! forward {
             }
             fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
                 (**self).list(folder, each)
+            }
+            fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
+                (**self).list_taken(folder, each)
             }
             fn settle(&self, name: &Name) -> Result<(), Error> {
                 (**self).settle(name)

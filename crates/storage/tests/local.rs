@@ -69,6 +69,15 @@ fn foreign_things_are_no_objects_and_are_told() {
         ErrorKind::NotAnObject
     );
     assert_eq!(fs::read(folder.path().join("secret")).unwrap(), b"secret");
+    // Those with names that an object could have are told by these.
+    for (folder, expected) in [("packs", "packs/link"), ("a/b", "a/b/c"), ("none", "")] {
+        let mut taken = Vec::new();
+        place
+            .list_taken(folder, &mut |name| taken.push(name.to_string()))
+            .unwrap();
+        assert_eq!(taken.join(" "), expected);
+    }
+    assert_eq!(place.size(&name("a/b")).unwrap_err().kind(), ErrorKind::NotAnObject);
 }
 
 #[test]

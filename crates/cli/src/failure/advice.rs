@@ -168,7 +168,17 @@ fn on_storage(error: &StorageError) -> &'static str {
         }
         (ErrorKind::Truncated, _) => "The file is damaged: restore it from a copy of the repository.",
         (ErrorKind::TooLarge, _) => "The file is damaged, or a newer ibid wrote it.",
-        (ErrorKind::NotAnObject, _) => "Move it away and run the command again.",
+        (ErrorKind::NotAnObject, _) if error.name().is_some_and(|name| name.as_str() == "config") => {
+            "If it leads to the file, put the file itself there. If not, move it away and run `ibid repair`, which \
+             makes the config again from `config.copy`."
+        }
+        (ErrorKind::NotAnObject, Operation::Put | Operation::Open | Operation::Create) => {
+            "Move it away and run the command again."
+        }
+        (ErrorKind::NotAnObject, _) => {
+            "If it leads to the file, put the file itself there. If not, restore the file from a copy of the \
+             repository, or move away what is there."
+        }
         (ErrorKind::Unsupported, _) => "Choose a place on another file system.",
         (ErrorKind::Io, _) => "Check the disk, then run the command again.",
         _ => "Run the command again.",

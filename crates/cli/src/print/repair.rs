@@ -94,7 +94,10 @@ fn end(out: &mut Out, report: &RepairReport, config_made: bool) -> Result<()> {
         out.line("What was set aside is below `damaged` in the repository. `ibid repair --delete-damaged` deletes it")?;
     }
     if !report.left.is_empty() {
-        out.line("Check the disk and the permissions of what was left, then run `ibid repair` again")?;
+        out.line(
+            "Check the disk and the permissions of what was left, and move away what is no file, then run `ibid \
+             repair` again",
+        )?;
     }
     if report.set_aside.iter().any(|fault| fault.object.starts_with("keys/")) {
         out.line(

@@ -275,6 +275,97 @@ fn a_lost_config_is_made_again_and_no_other_repository_is_made_in_its_place() {
     }
 }
 
+/// Such as a file that was moved to another disk, and a link in its place.
+#[test]
+fn what_is_no_file_is_named_in_the_place_of_one() {
+    let home = Home::with_snapshot();
+    home.write("files/other", noise(300_000, 5));
+    home.ok(["backup", "--quiet", "files"]);
+    home.ok(["forget", "--quiet", "latest", "--prune"]);
+    let own = std::fs::read_dir(home.path("repo/keys"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let own = own.file_name().into_string().unwrap();
+    let new = ["key", "add", "--new-password-command", "echo x"];
+    home.ok([&new, &CHEAP[..]].concat());
+    let keys = std::fs::read_dir(home.path("repo/keys")).unwrap();
+    let mut keys = keys.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let other = keys.find(|name| *name != own).unwrap();
+    let place = |name: &str| home.path("repo").join(name);
+    let replace = |name: &str, with_link: bool| {
+        std::fs::rename(place(name), home.path("moved")).unwrap();
+        match with_link {
+            true => std::os::unix::fs::symlink(home.path("moved"), place(name)).unwrap(),
+            false => std::fs::create_dir(place(name)).unwrap(),
+        }
+    };
+    let put_back = |name: &str| {
+        let _ = std::fs::remove_file(place(name)).or_else(|_| std::fs::remove_dir(place(name)));
+        std::fs::rename(home.path("moved"), place(name)).unwrap();
+    };
+    for with_link in [true, false] {
+        // The key of this password, and another one.
+        let name = format!("keys/{own}");
+        replace(&name, with_link);
+        let said = home.fails(5, ["snapshots"]);
+        assert!(
+            said.contains(&name) && said.contains("it may be the password of that one") && !said.contains("wrong"),
+            "{said}"
+        );
+        put_back(&name);
+        let name = format!("keys/{other}");
+        replace(&name, with_link);
+        let ran = home.run(["check"]);
+        assert!(ran.code == 4 && ran.out.contains(&format!("fault: {name}")), "{ran:?}");
+        let ran = home.run(["repair"]);
+        assert!(
+            ran.code == 4 && ran.out.contains(&format!("left as it is: {name}")),
+            "{ran:?}"
+        );
+        put_back(&name);
+        // A snapshot.
+        let name = format!("snapshots/{}", home.ids()[0]);
+        replace(&name, with_link);
+        let said = home.fails(3, ["snapshots"]);
+        assert!(
+            said.contains(&name) && said.contains("a folder, a symbolic link or the like has this name"),
+            "{said}"
+        );
+        home.fails(1, ["prune"]);
+        put_back(&name);
+        // The config and its copy.
+        replace("config", with_link);
+        for command in [&["check"][..], &["repair", "--dry-run"], &["repair"]] {
+            let said = home.fails(1, command);
+            assert!(said.contains("move it away and run `ibid repair`"), "{said}");
+        }
+        put_back("config");
+        replace("config.copy", with_link);
+        home.ok(["backup", "--quiet", "files"]);
+        let ran = home.run(["check"]);
+        assert!(ran.code == 4 && ran.out.contains("fault: config.copy"), "{ran:?}");
+        put_back("config.copy");
+        home.ok(["check"]);
+        // The last entry of the log of prunes.
+        let entries = std::fs::read_dir(home.path("repo/prune")).unwrap();
+        let last = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let name = format!("prune/{}", last.max().unwrap());
+        replace(&name, with_link);
+        let ran = home.run(["check"]);
+        assert!(ran.code == 4 && ran.out.contains(&format!("fault: {name}")), "{ran:?}");
+        home.ok(["backup", "--quiet", "files"]);
+        home.ok(["check", "--read-data"]);
+        home.ok(["prune", "--quiet"]);
+        std::fs::remove_file(place(&name))
+            .or_else(|_| std::fs::remove_dir(place(&name)))
+            .unwrap();
+        std::fs::remove_file(home.path("moved")).unwrap();
+    }
+    home.ok(["check", "--read-data"]);
+}
+
 #[test]
 fn a_backup_says_that_packs_are_missing_and_code_3_until_a_repair() {
     let home = Home::with_snapshot();

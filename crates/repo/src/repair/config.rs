@@ -150,6 +150,10 @@ impl Storage for Repaired {
         self.storage.list(folder, each)
     }
 
+    fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> StorageResult<()> {
+        self.storage.list_taken(folder, each)
+    }
+
     fn settle(&self, name: &Name) -> StorageResult<()> {
         self.storage.settle(name)
     }
@@ -196,11 +200,12 @@ impl Repairing<'_> {
     }
 }
 
-/// Makes the copy of the config, if there is none.
+/// Makes the copy of the config, if there is none. If something else has its name, it stays: a check tells of it.
 pub(crate) fn keep_copy(files: &Files) -> Result<()> {
     let storage = &files.storage;
     match storage.size(&config_copy_name()) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if error.kind() == ErrorKind::NotAnObject => return Ok(()),
         found => return Ok(found.map(drop)?),
     }
     let bytes = storage.get(&config_name(), config::LIMIT)?;

@@ -170,7 +170,7 @@ impl<D: Disk> Local<D> {
     fn open_object(&self, operation: Operation, name: &Name) -> Result<D::File, Error> {
         let opened = self.disk.open(&self.path(name.as_str()), Access::Read);
         opened.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => self.not_an_object(operation, name),
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => self.not_an_object(operation, name),
             _ => self.error(error, operation, Some(name)),
         })
     }
@@ -267,6 +267,11 @@ impl<D: Disk> Storage for Local<D> {
                 each(name, size);
             }
         })
+    }
+
+    fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
+        Error::check_folder(folder, || self.place())?;
+        self.taken(folder, each)
     }
 
     fn settle(&self, name: &Name) -> Result<(), Error> {

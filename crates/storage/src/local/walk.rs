@@ -16,8 +16,7 @@ pub(super) enum Item {
 
 impl<D: Disk> Local<D> {
     /// The paths, relative to the folder, of everything in it that is neither an object nor an
-    /// unfinished file: what [`Storage::list`](crate::Storage::list) leaves out. A check
-    /// reports them.
+    /// unfinished file: what [`Storage::list`](crate::Storage::list) leaves out.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -32,6 +31,24 @@ impl<D: Disk> Local<D> {
         let others = unfinished.into_iter().filter(|entry| !is_temporary(&entry.name));
         found.extend(others.map(|entry| Path::new(RESERVED).join(entry.name)));
         Ok(found)
+    }
+
+    /// Visits the names of all entries of `folder` that are no files.
+    pub(super) fn taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
+        let entries = match self.disk.list(&self.path(folder)) {
+            Err(error) if !folder.is_empty() && is_absent(&error) => return self.check_root(),
+            entries => entries.map_err(|error| self.error(error, Operation::List, None))?,
+        };
+        let others = entries
+            .into_iter()
+            .filter(|entry| !matches!(entry.kind, FolderEntryKind::File { .. }));
+        for entry in others {
+            let path = Path::new(folder).join(entry.name);
+            if let Some(name) = path.to_str().and_then(|name| Name::new(name).ok()) {
+                each(name);
+            }
+        }
+        Ok(())
     }
 
     /// Visits all entries below `folder`, which has `depth` segments.
