@@ -77,7 +77,7 @@ pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackByte
 pub use checkpoint::CheckpointInfo;
 pub use copy::{CopiedSnapshot, CopyOptions, CopyOutcome, CopySummary, MissingData};
 pub use error::{BaseFault, Error, Result};
-pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
+pub use forget::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGap, PolicyGroup};
 pub use ibid_chunk::{Settings as ChunkerSettings, SettingsError as ChunkerSettingsError};
 pub use ibid_format::checkpoint::Checkpoint;
 pub use ibid_format::session::{Process, Session};

@@ -13,6 +13,10 @@ use crate::args::{self, ForgetArgs, GroupName, RuleArgs};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Forgotten, Pruned};
 
+/// Days without snapshots after which a profile does not forget what was made before them. A clock that is wrong is
+/// mostly wrong by years, and a machine is seldom off for so long.
+const GAP_DAYS_MAX: i64 = 31;
+
 pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let opened = context.open()?;
     if args.undo {
@@ -37,7 +41,11 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let by_rule = args.snapshots.is_empty();
     if args.by_profile && !args.yes {
         keep_some(&groups)?;
-    } else if !args.dry_run && !args.yes && by_rule && groups.iter().any(PolicyGroup::loses_most) {
+        keep_before_gaps(&groups)?;
+    }
+    groups.iter().for_each(print::forgotten_for_gap);
+    let may_ask = !args.by_profile && !args.yes && !args.dry_run;
+    if may_ask && by_rule && groups.iter().any(PolicyGroup::loses_most) {
         confirm(context, &groups, &ids)?;
     }
     if !args.dry_run {
@@ -124,6 +132,26 @@ fn keep_some(groups: &[PolicyGroup]) -> Result<()> {
          or yes = true if that is meant",
         counted(group.snapshots.len() as u64, "snapshot", "snapshots"),
         name.join(" ")
+    )))
+}
+
+/// Refuses to forget what was made before a long time without snapshots: there may be no such time, and the clock is
+/// wrong.
+fn keep_before_gaps(groups: &[PolicyGroup]) -> Result<()> {
+    let long = groups
+        .iter()
+        .filter_map(|group| group.gap)
+        .find(|gap| gap.days() > GAP_DAYS_MAX);
+    let Some(gap) = long else {
+        return Ok(());
+    };
+    Err(Failure::Usage(format!(
+        "nothing was forgotten: between the snapshots of {} and {} is so much time that keep-within would forget {}. \
+         If the clock of this machine is wrong, set it. If it is right, run `ibid --profile NAME forget --yes` once, \
+         or add yes = true to the profile",
+        print::local_time(gap.before),
+        print::local_time(gap.after),
+        counted(gap.forgotten as u64, "snapshot", "snapshots"),
     )))
 }
 

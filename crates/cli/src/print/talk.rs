@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
-use ibid_repo::{Error, Warning};
+use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{message as line, path_text, reason};
 
@@ -157,6 +157,19 @@ fn lost_packs(verb: Verb, numbers: [u64; 3], named: &[String]) -> String {
         states.join(", "),
         named.join(", ")
     )
+}
+
+/// Names a time without snapshots that makes rules forget some.
+pub(crate) fn forgotten_for_gap(group: &PolicyGroup) {
+    if let Some(gap) = &group.gap {
+        line(&format!(
+            "note: there is no snapshot between {} and {}, so --keep-within does not keep {} from before that. Check \
+             that the clock was right",
+            super::local_time(gap.before),
+            super::local_time(gap.after),
+            counted(gap.forgotten as u64, "snapshot", "snapshots")
+        ));
+    }
 }
 
 /// Says that no command brings back what is forgotten.

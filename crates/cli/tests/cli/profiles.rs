@@ -436,6 +436,35 @@ fn rules_that_keep_nothing_of_a_group_need_a_yes() {
     assert_eq!(home.ids().len(), 1);
 }
 
+/// As with a clock that is wrong by years: the snapshots of before were made a moment ago.
+#[test]
+fn what_was_made_long_before_the_next_snapshot_is_forgotten_only_with_a_yes() {
+    let home = with_profile();
+    for day in ["2020-03-01", "2020-03-02", "2020-03-03"] {
+        home.ok(["backup", "--quiet", "--host", "mill", "files", "--time", day]);
+    }
+    write(&home, &HOME.replace("keep-last = 2", "keep-within = \"30d\""));
+    for count in [4, 5] {
+        let ran = ends(&home, 2, &["run", "home"]);
+        assert!(
+            ran.err
+                .contains("nothing was forgotten: between the snapshots of 2020-03-03 00:00:00 and ")
+                && ran.err.contains("keep-within would forget 3 snapshots. If the clock"),
+            "{ran:?}"
+        );
+        assert_eq!(home.ids().len(), count);
+    }
+    let ran = ends(&home, 0, &["--profile", "home", "forget", "--dry-run"]);
+    assert!(
+        ran.err.contains("does not keep 3 snapshots from before that"),
+        "{ran:?}"
+    );
+    ends(&home, 0, &["--profile", "home", "forget", "--yes"]);
+    assert_eq!(home.ids().len(), 2);
+    let ran = ends(&home, 0, &["run", "home"]);
+    assert_eq!((home.ids().len(), ran.err.as_str()), (3, ""));
+}
+
 #[test]
 fn two_runs_of_a_profile_do_not_overlap() {
     let home = with_profile();

@@ -5,7 +5,7 @@ mod policy;
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_storage::ErrorKind;
-pub use policy::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGroup};
+pub use policy::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGap, PolicyGroup};
 
 use crate::derived::{DerivedEnd, Due, IsDue, same_as};
 use crate::index::{LoadedIndex, View};

@@ -158,7 +158,33 @@ pub struct PolicyGroup {
     pub tags: Option<Vec<String>>,
     /// The snapshots, newest first.
     pub snapshots: Vec<PolicyDecision>,
+    /// A time without snapshots, if what was made before it is forgotten because of it. Perhaps there was no such
+    /// time, and the clock is wrong.
+    pub gap: Option<PolicyGap>,
 }
+
+/// A time without snapshots that is longer than [`KeepPolicy::within`]: what was made before it would be kept without
+/// what was made after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PolicyGap {
+    /// When the last snapshot before it was made, as that says.
+    pub before: Time,
+    /// When the first one after it was made, as that says.
+    pub after: Time,
+    /// Snapshots that are forgotten because of it.
+    pub forgotten: usize,
+}
+
+impl PolicyGap {
+    /// Returns how many whole days it has.
+    pub fn days(&self) -> i64 {
+        (self.after.seconds - self.before.seconds) / (24 * 60 * 60)
+    }
+}
+
+/// Days without snapshots of which each is to be told, although the last snapshot before them is kept.
+const GAP_DAYS_TOLD: i64 = 366;
 
 impl PolicyGroup {
     /// Returns how many snapshots are forgotten.
@@ -231,13 +257,51 @@ impl KeepPolicy {
             );
             groups.entry(key).or_default().push(info);
         }
-        let groups = groups.into_iter().map(|((host, paths, tags), snapshots)| PolicyGroup {
-            host,
-            paths,
-            tags,
-            snapshots: self.decide(snapshots, zone, now),
+        let groups = groups.into_iter().map(|((host, paths, tags), snapshots)| {
+            let snapshots = self.decide(snapshots, zone, now);
+            PolicyGroup {
+                host,
+                paths,
+                tags,
+                gap: self.gap(&snapshots, zone, now),
+                snapshots,
+            }
         });
         groups.collect()
+    }
+
+    /// Returns the last time without snapshots for which some are forgotten that were within the span before it. If
+    /// the last one before it is kept, by another rule, such a time is usual: only one of more than a year is returned.
+    fn gap(&self, decisions: &[PolicyDecision], zone: &TimeZone, now: Time) -> Option<PolicyGap> {
+        let span = self.within?;
+        let since = |time: Time| Some(span.before(&zoned(time, zone)?)?.timestamp().as_second());
+        let mut made: Vec<&PolicyDecision> = Vec::new();
+        let mut last: Option<&PolicyDecision> = None;
+        let mut found = None;
+        let past = decisions.iter().rev().filter(|one| one.info.snapshot.time <= now);
+        for one in past {
+            let after = one.info.snapshot.time;
+            if let Some(last) = last
+                && since(after).is_some_and(|since| last.info.snapshot.time.seconds < since)
+            {
+                let before = last.info.snapshot.time;
+                let since = since(before).unwrap_or(i64::MIN);
+                let was_kept = |one: &&&PolicyDecision| one.info.snapshot.time.seconds >= since;
+                let gap = PolicyGap {
+                    before,
+                    after,
+                    forgotten: made.iter().filter(|one| !one.is_kept()).filter(was_kept).count(),
+                };
+                if gap.forgotten > 0 && (!last.is_kept() || gap.days() > GAP_DAYS_TOLD) {
+                    found = Some(gap);
+                }
+            }
+            if last.is_none_or(|last| last.info.snapshot.time <= after) {
+                last = Some(one);
+            }
+            made.push(one);
+        }
+        found
     }
 
     /// Decides on the snapshots of one group, oldest first. Returns them newest first.
@@ -449,6 +513,33 @@ mod tests {
         let decisions = apply(&policy, snapshots.collect());
         let kept: Vec<bool> = decisions.iter().rev().map(PolicyDecision::is_kept).collect();
         assert_eq!(kept, [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn a_time_without_snapshots_is_told_if_it_forgets_what_was_made_before_it() {
+        let days = ["2026-08-01", "2026-09-20", "2026-09-21", "2026-11-22", "2026-11-23"];
+        let gap = |days: &[&str], policy: &KeepPolicy, now: &str| {
+            let snapshots = days.iter().zip(1..).map(|(day, number)| {
+                let midnight = format!("{day}T00:00:00Z");
+                at(number, time(&midnight), &[])
+            });
+            let groups = policy.apply_at(snapshots.collect(), GroupBy::default(), &TimeZone::UTC, time(now));
+            groups[0].gap.map(|gap| (gap.days(), gap.forgotten))
+        };
+        let within = |text: &str| KeepPolicy::default().within(text.parse::<KeepWithin>().unwrap());
+        assert_eq!(gap(&days, &within("30d"), NOW), Some((62, 2)));
+        // What is kept until it is older than the span is not forgotten for a gap.
+        assert_eq!(gap(&days[..3], &within("30d"), NOW), Some((50, 1)));
+        assert_eq!(gap(&days, &within("1y"), NOW), None);
+        assert_eq!(gap(&days[1..3], &within("30d"), NOW), None);
+        // Another rule keeps the last one before it: so it is for each weekend.
+        assert_eq!(gap(&days, &within("30d").daily(9), NOW), None);
+        assert_eq!(gap(&days, &within("30d").weekly(9), NOW), None);
+        // With a clock that is wrong by years, and later with the right one.
+        let wrong = [&days[..], &["2035-01-01"]].concat();
+        let yearly = within("30d").yearly(3);
+        assert_eq!(gap(&wrong[2..], &yearly, "2035-01-01T00:00:00Z"), Some((2961, 1)));
+        assert_eq!(gap(&wrong[2..], &yearly, NOW), None);
     }
 
     #[test]
