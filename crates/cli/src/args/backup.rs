@@ -35,7 +35,7 @@ pub(crate) struct BackupArgs {
     /// Back up these files and folders
     #[arg(
         value_name = "PATH",
-        required_unless_present_any = ["stdin", "files_from", "files_from0"],
+        required_unless_present_any = ["stdin", "files_from", "files_from0", "stdin_from_command"],
         conflicts_with = "stdin"
     )]
     pub(crate) paths: Vec<PathBuf>,
@@ -160,7 +160,7 @@ pub(crate) struct ExcludeArgs {
     pub(crate) exclude_file: Vec<PathBuf>,
     /// Leave out what is in a folder that has a file or folder called NAME, except that one; can be
     /// repeated
-    #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(value::file_name))]
+    #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(value::marker_name))]
     pub(crate) exclude_if_present: Vec<OsString>,
     /// Leave out what is in a folder that has a valid CACHEDIR.TAG, except that file
     #[arg(long)]

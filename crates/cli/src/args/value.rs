@@ -40,9 +40,18 @@ pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
 
 /// Parses the name of one file.
 pub(crate) fn file_name(name: OsString) -> Result<OsString, String> {
+    one_name(name, "the name of one file, such as mill.sql")
+}
+
+/// Parses the name of a file or folder that leaves out the folder that it is in.
+pub(crate) fn marker_name(name: OsString) -> Result<OsString, String> {
+    one_name(name, "the name of one file or folder, such as .nobackup")
+}
+
+fn one_name(name: OsString, expected: &str) -> Result<OsString, String> {
     match check_name(name.as_bytes()) {
         Ok(()) => Ok(name),
-        Err(error) => Err(format!("expected the name of one file, such as mill.sql: {error}")),
+        Err(error) => Err(format!("expected {expected}: {error}")),
     }
 }
 

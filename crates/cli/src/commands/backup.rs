@@ -35,6 +35,11 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     let stdin = args.stdin.take();
     let stdin_name = args.stdin_name.take();
     let from_command = args.stdin_from_command;
+    if from_command && paths.is_empty() {
+        return Err(Failure::Usage(
+            "--stdin-from-command needs a command after `--`, such as `-- pg_dump mill`".into(),
+        ));
+    }
     let settings = args.init.then(|| std::mem::take(&mut args.settings));
     let mut options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
     if !from_command {

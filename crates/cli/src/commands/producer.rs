@@ -39,9 +39,7 @@ impl Producer {
     /// # Errors
     /// It can't be started.
     pub(super) fn start(command: &[PathBuf]) -> Result<(Producer, Printed)> {
-        let (program, arguments) = command.split_first().ok_or_else(|| {
-            Failure::Usage("--stdin-from-command needs a command after `--`, such as `-- pg_dump mill`".into())
-        })?;
+        let (program, arguments) = command.split_first().expect("the command line has one");
         let name = escape(program.as_os_str().as_encoded_bytes());
         let mut child = Command::new(program)
             .args(arguments)

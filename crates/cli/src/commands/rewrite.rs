@@ -15,6 +15,9 @@ pub(crate) fn run(context: &mut Context, args: &RewriteArgs) -> Result<Outcome> 
         true => opened.snapshots_strictly(&args.select)?,
         false => opened.chosen(&args.snapshots, &args.select)?,
     };
+    if chosen.is_empty() {
+        print::none_match(&mut context.out)?;
+    }
     let excludes = Excludes::default()
         .patterns(args.exclude.clone())
         .any_case(args.iexclude.clone())

@@ -13,6 +13,9 @@ pub(crate) fn run(context: &mut Context, command: &TagCommand) -> Result<Outcome
         true => opened.snapshots_strictly(&args.select)?,
         false => opened.chosen(&args.snapshots, &args.select)?,
     };
+    if chosen.is_empty() {
+        print::none_match(&mut context.out)?;
+    }
     let wanted: Vec<&str> = args::tags(&args.tags).collect();
     let repository = opened.warning();
     let mut done = Vec::new();

@@ -52,7 +52,7 @@ pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use rewrite::{Rewritten, rewritten};
 use serde::Serialize;
-pub(crate) use snapshots::snapshots;
+pub(crate) use snapshots::{none_match, snapshots};
 pub(crate) use stats::stats;
 pub(crate) use storage::storage_test;
 pub(crate) use tag::{Tagged, tagged};

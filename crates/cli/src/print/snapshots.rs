@@ -78,3 +78,11 @@ fn flaws(counters: &SnapshotTotals) -> String {
         .collect();
     flaws.join(", ")
 }
+
+/// Says that there is no snapshot to change.
+pub(crate) fn none_match(out: &mut Out) -> Result<()> {
+    match out.json || out.quiet {
+        true => Ok(()),
+        false => out.line("no snapshot matches, so none was changed"),
+    }
+}

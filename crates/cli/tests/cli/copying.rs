@@ -121,6 +121,12 @@ fn tags_change_and_the_new_ids_are_said() {
     assert_eq!(home.ids(), [new]);
     home.ok(["tag", "remove", "a,b", "--all", "--tag", "a"]);
     home.fails(1, ["tag", "add", "x", "latest", "--tag", "a"]);
+    let none = "no snapshot matches, so none was changed\n";
+    assert_eq!(home.ok(["tag", "add", "x", "--all", "--host", "nosuch"]), none);
+    assert_eq!(
+        home.ok(["rewrite", "--all", "--host", "nosuch", "--exclude", "x"]),
+        none
+    );
     home.fails(2, ["tag", "add", "x"]);
 }
 

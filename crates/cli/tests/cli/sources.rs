@@ -170,7 +170,11 @@ fn a_command_that_fails_makes_no_snapshot() {
     }
     let said = home.fails(1, ["backup", "--stdin-from-command", "--", "no-such-program"]);
     assert!(said.contains("cannot start no-such-program: no such file"), "{said}");
-    home.fails(2, ["backup", "--stdin-from-command"]);
+    let said = home.fails(2, ["backup", "--stdin-from-command"]);
+    assert!(
+        said.contains("needs a command after `--`") && !said.contains("PATH"),
+        "{said}"
+    );
     home.fails(2, ["backup", "--stdin-from-command", "--stdin", "x", "--", "true"]);
     home.fails(2, ["backup", "--stdin-name", "x", "files"]);
     assert!(home.ids().is_empty());

@@ -65,6 +65,8 @@ fn usage_errors_are_code_2_and_missing_repositories_code_10() {
     for arguments in usage {
         assert!(!home.fails(2, arguments).is_empty(), "{arguments:?}");
     }
+    let said = home.fails(2, ["backup", "files", "--exclude-if-present", ""]);
+    assert!(said.contains("file or folder, such as .nobackup"), "{said}");
     assert!(home.fails(10, ["-r", "nowhere", "snapshots"]).contains("no repository"));
     assert!(home.fails(10, ["-r", "files", "snapshots"]).contains("no repository"));
     assert!(home.fails(1, ["snapshots", "--memory", "1MiB"]).contains("--memory"));
