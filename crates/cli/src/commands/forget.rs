@@ -179,36 +179,40 @@ fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Res
     }
 }
 
+/// Returns the ids among these that begin as is wanted, one for each.
+fn named(wanted: &[String], all: &[FileId]) -> Result<Vec<FileId>> {
+    let one = |wanted: &String| {
+        let begins = |id: &&FileId| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+        let matching: Vec<FileId> = all.iter().filter(begins).copied().collect();
+        match matching.as_slice() {
+            [id] => Ok(*id),
+            [] => Err(Error::NotForgotten { wanted: wanted.clone() }.into()),
+            several => Err(Error::AmbiguousSnapshot {
+                wanted: wanted.clone(),
+                matches: several.len(),
+            }
+            .into()),
+        }
+    };
+    wanted.iter().map(one).collect()
+}
+
 /// Brings back forgotten snapshots.
 fn undo(context: &mut Context, opened: &Opened, args: &ForgetArgs) -> Result<Outcome> {
     let (mut outcome, mut damaged) = (Outcome::Done, Vec::new());
     let mut forgotten = opened.repository.forgotten(|id, error| damaged.push((id, error)))?;
-    let is_wanted = |id: &FileId| {
-        let begins = |wanted: &String| id.to_string().starts_with(&wanted.to_ascii_lowercase());
-        args.snapshots.is_empty() || args.snapshots.iter().any(begins)
-    };
-    damaged.retain(|(id, _)| is_wanted(id));
-    let unreadable: Vec<FileId> = damaged.iter().map(|(id, _)| *id).collect();
-    for (_, error) in damaged {
-        outcome = Outcome::Partial;
-        print::failure(&error.into());
-    }
     let filter = super::open::filter(&args.select)?;
     forgotten.retain(|info| filter.matches(&info.snapshot));
     if !args.snapshots.is_empty() {
-        for wanted in &args.snapshots {
-            let begins = |id: &&FileId| id.to_string().starts_with(&wanted.to_ascii_lowercase());
-            let readable = forgotten.iter().map(|info| &info.id);
-            match readable.chain(&unreadable).filter(begins).count() {
-                0 => return Err(Error::NotForgotten { wanted: wanted.clone() }.into()),
-                1 => {}
-                matches => {
-                    let wanted = wanted.clone();
-                    return Err(Error::AmbiguousSnapshot { wanted, matches }.into());
-                }
-            }
-        }
-        forgotten.retain(|info| is_wanted(&info.id));
+        let readable = forgotten.iter().map(|info| info.id);
+        let all: Vec<FileId> = readable.chain(damaged.iter().map(|(id, _)| *id)).collect();
+        let wanted = named(&args.snapshots, &all)?;
+        forgotten.retain(|info| wanted.contains(&info.id));
+        damaged.retain(|(id, _)| wanted.contains(id));
+    }
+    for (_, error) in damaged {
+        outcome = Outcome::Partial;
+        print::failure(&error.into());
     }
     let repository = opened.warning();
     let mut back = Vec::new();
