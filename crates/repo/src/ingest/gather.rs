@@ -109,7 +109,7 @@ impl<'j> Gather<'j> {
         let group = match (&mut self.groups, sketch) {
             // A lost chunk is stored without bases, so that all deltas against it find it again.
             (Some(groups), Some(sketch)) if !was_lost => {
-                let group = groups.find(job, sketch, span, &mut self.tally.search);
+                let group = groups.find(job, sketch, span, &mut self.tally.search)?;
                 job.learned
                     .sampling
                     .note(span.kind, bytes.len() as u64, group.is_some());

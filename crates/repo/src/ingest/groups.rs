@@ -1,5 +1,7 @@
 //! Chunks with bases, gathered into groups that are encoded together.
 
+use std::cell::Cell;
+
 use ibid_delta::Sketch;
 use ibid_format::ChunkId;
 
@@ -104,9 +106,9 @@ impl<'j> DeltaGroups<'j> {
         sketch: &Sketch,
         span: &Span,
         search: &mut SimilaritySearch,
-    ) -> Option<usize> {
+    ) -> Result<Option<usize>> {
         let bytes = u64::from(span.length);
-        let is_found = self.look(job, sketch) || self.fetch(job, sketch) && self.look(job, sketch);
+        let is_found = self.look(job, sketch)? || self.fetch(job, sketch) && self.look(job, sketch)?;
         let similar = self.similar.as_ref().expect("prepared before");
         search.chunks += 1;
         if !is_found && similar.is_limited() {
@@ -122,21 +124,24 @@ impl<'j> DeltaGroups<'j> {
             self.recent.touch(base.place.frame);
         }
         self.recent.shrink(self.recent_max);
-        let deepest = self.found.iter().map(|base| base.depth).max()?;
-        Some(usize::from(deepest / GROUP_DEPTHS))
+        let deepest = self.found.iter().map(|base| base.depth).max();
+        Ok(deepest.map(|depth| usize::from(depth / GROUP_DEPTHS)))
     }
 
     /// Looks for bases in memory. Returns whether they share at least half of the features.
-    fn look(&mut self, job: &Job<'_>, sketch: &Sketch) -> bool {
+    fn look(&mut self, job: &Job<'_>, sketch: &Sketch) -> Result<bool> {
+        let failure = Cell::new(None);
+        let may_be_base = |place: Place| match job.again().map(|again| again.may_be_base(&job.loaded, place)) {
+            None => true,
+            Some(Ok(may_be)) => may_be,
+            Some(Err(error)) => {
+                failure.set(Some(error));
+                false
+            }
+        };
         let locality = |place: Place| {
             let index = &job.loaded.index;
-            let is_stored = || {
-                index.is_stored(place.frame)
-                    && job.may_read(self.bases)
-                    && job
-                        .again()
-                        .is_none_or(|again| again.may_be_base(&job.loaded, place).unwrap_or(false))
-            };
+            let is_stored = || index.is_stored(place.frame) && job.may_read(self.bases) && may_be_base(place);
             let is_readable = is_stored() || self.bases.cache.has(place.frame);
             match is_readable {
                 true if self.recent.contains(place.frame) => Some(Locality::Recent),
@@ -145,7 +150,8 @@ impl<'j> DeltaGroups<'j> {
             }
         };
         let similar = self.similar.as_mut().expect("prepared before");
-        similar.bases(sketch, locality, &mut self.found)
+        let is_found = similar.bases(sketch, locality, &mut self.found);
+        failure.into_inner().map_or(Ok(is_found), Err)
     }
 
     /// Brings sketches into memory that this one may resemble. Returns whether there are more now.
