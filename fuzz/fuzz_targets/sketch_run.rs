@@ -74,7 +74,9 @@ fn check_packs(trailer: SketchTrailer, bytes: &[u8]) {
         }
         assert!(end <= trailer.sketches_end || packs.is_empty());
         let (mut builder, mut again) = (SketchPackPageBuilder::new(), Vec::new());
-        packs.iter().for_each(|pack| drop(builder.push(pack, &mut again)));
+        for pack in &packs {
+            builder.push(pack, &mut again);
+        }
         builder.finish(&mut again);
         assert!(packs.is_empty() || again == bytes);
     }
