@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ibid_repo::{
-    ChunkerSettings, FileId, InitOptions, Limit, PruneOptions, ReadData, Repository, RestoreOptions, SnapshotInfo,
+    ChunkerSettings, FileId, InitOptions, Limit, PruneEstimate, PruneOptions, ReadData, Repository, RestoreOptions,
+    SnapshotInfo,
 };
 use ibid_storage::{Memory, Storage};
 use tempfile::TempDir;
@@ -308,6 +309,17 @@ fn at_rest(trees: &Trees, store: &Memory, known: &mut Known, random: &mut Random
         // Small packs may still be merged, and a little that is not needed stays.
         let is_done = summary.estimate.packs_deleted == 0 && summary.waiting.is_empty();
         if is_done && round >= 2 {
+            let PruneEstimate {
+                unused,
+                needed,
+                bases,
+                held,
+                ..
+            } = summary.estimate;
+            if held == 0 && unused * 4 > needed + bases {
+                let problem = format!("{unused} unused bytes beside {} that are needed", needed + bases);
+                other = other.or(Some(Broken::Other(problem)));
+            }
             break;
         }
         if round == PRUNES_MAX - 1 && !is_done {
