@@ -11,7 +11,7 @@ fn the_picture_of_readme_is_drawn_from_run_files() {
 
 #[test]
 fn the_picture_of_aging_is_drawn_from_run_files() {
-    let runs = ["tree", "lnx"].map(|name| format!("2026-11-25-aging-{name}.json"));
+    let runs = ["tree", "lnx", "rds", "pg"].map(|name| format!("2026-11-25-aging-{name}.json"));
     check(&runs, "aging.svg");
 }
 

@@ -4,10 +4,12 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, EncoderWatermark,
-    EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry, LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX,
-    NamespaceEntry, NextNumbers, Place, Places, Record, References, Role, VersionEntry, VersionGroup, body_check,
+    BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, Body, COMMIT_HEAD_BYTES, ChainEntry,
+    CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry,
+    LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places, Record,
+    References, Role, VersionEntry, VersionGroup, body_check, commit_log_header, commit_log_id, commit_log_note,
     frame_of_block, frames_of_block, key_of, open_log_entry, records_of_block, records_of_frame, split_key,
+    synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -479,5 +481,94 @@ fn the_log_is_as_documented() {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes).unwrap();
         assert_eq!(LogEntry::decode(&bytes), Ok(entry));
+    }
+}
+
+/// What names the log of commits of the examples.
+const COMMIT_LOG: [u8; 16] = [0x0b; 16];
+
+#[test]
+fn the_log_of_commits_is_as_documented() {
+    assert_example("commit-log", &commit_log_header(&COMMIT_LOG));
+    let header = *example("commit-log").first_chunk().unwrap();
+    assert_eq!(commit_log_id(&header), Ok(COMMIT_LOG));
+    assert_example("commit-log-note", &commit_log_note(&COMMIT_LOG, 6));
+    let note = *example("commit-log-note").first_chunk().unwrap();
+    assert_eq!(synced_by_note(&COMMIT_LOG, &note), Some(6));
+    let changes = [
+        CommitChange {
+            table: 4,
+            key: b"format",
+            value: Some(b"ibidrec\x01"),
+        },
+        CommitChange {
+            table: 1,
+            key: b"page",
+            value: None,
+        },
+    ];
+    let mut bytes = Vec::new();
+    for change in changes {
+        change.encode_before_value(&mut bytes);
+        bytes.extend_from_slice(change.value.unwrap_or_default());
+    }
+    let head = CommitHead {
+        length: bytes.len() as u64,
+        number: 7,
+        synced: 6,
+    };
+    let mut hasher = CommitHasher::new();
+    hasher.update(&bytes);
+    let encoded = head.encode(&COMMIT_LOG);
+    let check = hasher.finish(&encoded);
+    assert_example("commit", &[&encoded[..], &bytes, &check].concat());
+    let commit = example("commit");
+    let found = CommitHead::find(&COMMIT_LOG, &[b"ibcm ib", &commit[..]].concat(), 0);
+    assert_eq!(found, Some((7, head)));
+    let mut read = Vec::new();
+    CommitChange::decode_all(&commit[COMMIT_HEAD_BYTES..][..bytes.len()], |change| {
+        read.push(change);
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_eq!(read, changes);
+}
+
+#[test]
+fn every_byte_of_a_log_of_commits_is_checked() {
+    let header = commit_log_header(&COMMIT_LOG);
+    let note = commit_log_note(&COMMIT_LOG, 6);
+    let head = CommitHead {
+        length: 23,
+        number: 7,
+        synced: 6,
+    };
+    let encoded = head.encode(&COMMIT_LOG);
+    let flipped = |bytes: &[u8], at: usize| {
+        let mut bytes = bytes.to_vec();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for at in 0..header.len() {
+        assert!(commit_log_id(flipped(&header, at).first_chunk().unwrap()).is_err());
+    }
+    for at in 0..note.len() {
+        assert_eq!(
+            synced_by_note(&COMMIT_LOG, flipped(&note, at).first_chunk().unwrap()),
+            None
+        );
+    }
+    for at in 0..encoded.len() {
+        assert!(CommitHead::decode(&COMMIT_LOG, flipped(&encoded, at).first_chunk().unwrap()).is_err());
+    }
+    // Heads of another log are none of this.
+    assert!(CommitHead::decode(&[0; 16], &encoded).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_safe_to_read_as_a_log_of_commits(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = CommitChange::decode_all(&bytes, |_| Ok::<_, Error>(()));
+        let _ = CommitHead::find(&COMMIT_LOG, &bytes, 0);
     }
 }

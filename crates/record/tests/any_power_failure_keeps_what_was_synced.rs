@@ -29,9 +29,10 @@ impl Random {
     }
 }
 
-/// A disk that loses unsynced writes, or a part of them, at a power failure.
+/// Two files on a disk that loses unsynced writes, or a part of them, at a power failure: the engine's, and its log of
+/// commits.
 #[derive(Debug, Clone, Default)]
-struct Disk(Arc<Mutex<Content>>);
+struct Disk(Arc<Mutex<[Content; 2]>>);
 
 #[derive(Debug, Default)]
 struct Content {
@@ -44,15 +45,14 @@ struct Content {
 /// Bytes that are written completely or not at all.
 const SECTOR: usize = 512;
 
-impl Disk {
-    /// Returns the disk as it is after a power failure.
-    fn after_power_failure(&self, random: &mut Random) -> Disk {
-        let content = self.0.lock().unwrap();
-        let mut image = content.synced.clone();
+impl Content {
+    /// Returns the file as it is after a power failure.
+    fn after_power_failure(&self, random: &mut Random) -> Content {
+        let mut image = self.synced.clone();
         // All unsynced writes survive, or some, or none.
         let part = random.below(4);
         let mut length = image.len();
-        for (at, written) in &content.unsynced {
+        for (at, written) in &self.unsynced {
             let kept = random.below(3) < part;
             let at = *at as usize;
             match written {
@@ -75,60 +75,87 @@ impl Disk {
                 Some(_) => {}
             }
         }
-        let (now, synced) = (image.clone(), image);
-        Disk(Arc::new(Mutex::new(Content {
-            now,
-            synced,
+        Content {
+            now: image.clone(),
+            synced: image,
             unsynced: Vec::new(),
-        })))
+        }
     }
 }
 
-impl StorageBackend for Disk {
+impl Disk {
+    /// Returns the disk as it is after a power failure, which both files meet at the same moment.
+    fn after_power_failure(&self, random: &mut Random) -> Disk {
+        let files = self.0.lock().unwrap();
+        let files = files.each_ref().map(|file| file.after_power_failure(random));
+        Disk(Arc::new(Mutex::new(files)))
+    }
+
+    fn engine(&self, cache_bytes: usize) -> Redb {
+        let [file, log] = [0, 1].map(|which| DiskFile {
+            disk: self.clone(),
+            which,
+        });
+        Redb::open_on(file, log, Path::new("disk"), cache_bytes).unwrap()
+    }
+}
+
+/// A file of the disk.
+#[derive(Debug)]
+struct DiskFile {
+    disk: Disk,
+    which: usize,
+}
+
+impl DiskFile {
+    fn with<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
+        work(&mut self.disk.0.lock().unwrap()[self.which])
+    }
+}
+
+impl StorageBackend for DiskFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().now.len() as u64)
+        Ok(self.with(|content| content.now.len() as u64))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let content = self.0.lock().unwrap();
-        let from = offset as usize;
-        let found = content
-            .now
-            .get(from..from + out.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(found);
-        Ok(())
+        self.with(|content| {
+            let from = offset as usize;
+            let found = content.now.get(from..from + out.len());
+            out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut content = self.0.lock().unwrap();
-        content.now.resize(len as usize, 0);
-        content.unsynced.push((len, None));
+        self.with(|content| {
+            content.now.resize(len as usize, 0);
+            content.unsynced.push((len, None));
+        });
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut content = self.0.lock().unwrap();
-        for (at, written) in std::mem::take(&mut content.unsynced) {
-            let at = at as usize;
-            match written {
-                None => content.synced.resize(at, 0),
-                Some(bytes) => content.synced[at..at + bytes.len()].copy_from_slice(&bytes),
+        self.with(|content| {
+            for (at, written) in std::mem::take(&mut content.unsynced) {
+                let at = at as usize;
+                match written {
+                    None => content.synced.resize(at, 0),
+                    Some(bytes) => content.synced[at..at + bytes.len()].copy_from_slice(&bytes),
+                }
             }
-        }
+        });
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut content = self.0.lock().unwrap();
-        let at = offset as usize;
-        content
-            .now
-            .get_mut(at..at + data.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?
-            .copy_from_slice(data);
-        content.unsynced.push((offset, Some(data.to_vec())));
-        Ok(())
+        self.with(|content| {
+            let at = offset as usize;
+            let place = content.now.get_mut(at..at + data.len());
+            place.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
+            content.unsynced.push((offset, Some(data.to_vec())));
+            Ok(())
+        })
     }
 }
 
@@ -185,8 +212,10 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
     ops
 }
 
-fn open(disk: &Disk, options: Options) -> Store {
-    let engine = Redb::open_on(disk.clone(), Path::new("disk"), options.cache_bytes).unwrap();
+fn open(disk: &Disk, options: Options, random: &mut Random) -> Store {
+    // Often it begins its log anew after each commit or each few.
+    let log_bytes = [0, 3000, 20_000, 16 << 20][random.below(4) as usize];
+    let engine = disk.engine(options.cache_bytes).with_log_bytes(log_bytes);
     Store::with_engine(Path::new("disk"), Box::new(engine), options).unwrap()
 }
 
@@ -197,7 +226,7 @@ fn history(seed: u64) {
     let mut count = 0;
     for _ in 0..4 {
         let options = options(&mut random);
-        let store = open(&disk, options);
+        let store = open(&disk, options, &mut random);
         let spaces = open_spaces(&store);
         // After a failure the store may have the last synced state or any later one.
         let mut possible = vec![(count, model.clone())];
@@ -232,7 +261,7 @@ fn history(seed: u64) {
             drop((spaces, store));
             disk = failed;
         }
-        let store = open(&disk, options);
+        let store = open(&disk, options, &mut random);
         let spaces = open_spaces(&store);
         let found = spaces[1]
             .get(COUNT)
@@ -244,8 +273,7 @@ fn history(seed: u64) {
         let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(found.is_clean(), "{found:?}");
     }
-    let engine = Redb::open_on(disk, Path::new("disk"), 1 << 20).unwrap();
-    assert_counted(&engine as &dyn Engine);
+    assert_counted(&disk.engine(1 << 20) as &dyn Engine);
 }
 
 #[test]

@@ -106,7 +106,10 @@ impl Node {
         if crash {
             let left = folder();
             std::fs::create_dir(left.path().join("store")).unwrap();
-            std::fs::copy(self.path().join("redb"), left.path().join("store").join("redb")).unwrap();
+            // The log of commits first: the encoder works meanwhile, and redb's file never lacks what was there before.
+            for file in ["redb.log", "redb"] {
+                std::fs::copy(self.path().join(file), left.path().join("store").join(file)).unwrap();
+            }
             self.folders.push(left);
         }
         self.store = None;

@@ -17,6 +17,7 @@
 
 mod block;
 mod chain;
+mod commit_log;
 mod entry;
 mod message;
 mod oplog;
@@ -31,6 +32,11 @@ pub use block::{
     records_of_block, records_of_frame,
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
+pub use commit_log::{
+    COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_KEY_BYTES_MAX, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES,
+    COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
+    CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
+};
 pub use entry::{EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, key_of, split_key};
 pub use message::{
     BatchContents, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody, TableRow,

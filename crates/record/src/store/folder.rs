@@ -16,6 +16,8 @@ use crate::error::{Damage, Error};
 
 /// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
+/// redb's log of commits.
+const REDB_LOG: &str = "redb.log";
 /// How names begin of files that are to become redb's.
 const REDB_NEW: &[u8] = b"redb.new.";
 /// The file with the key of an encrypted store, which the password opens.
@@ -40,7 +42,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     };
     let failed = |source| io("open", path, source);
     fs::create_dir_all(path).map_err(failed)?;
-    let (mut new, mut encrypted) = (true, false);
+    let (mut new, mut encrypted, mut has_log) = (true, false, false);
     let mut unfinished = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -52,6 +54,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
             }
             None if name == KEY => encrypted = true,
             None if name == KEY_NEW => {}
+            None if name == REDB_LOG => has_log = true,
             None if name.as_encoded_bytes().starts_with(REDB_NEW) => unfinished.push(path.join(name)),
             None => {
                 let found = format!("{} is in it", name.display());
@@ -59,6 +62,12 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
                 return Err(Error::NotAStore { path, found });
             }
         }
+    }
+    if has_log && new {
+        // It is made after the file that it belongs to.
+        let found = format!("{REDB_LOG} is in it, but not the file redb that it belongs to");
+        let path = path.to_owned();
+        return Err(Error::NotAStore { path, found });
     }
     let keys = match password {
         None if encrypted => return Err(Error::Encrypted { path: path.to_owned() }),

@@ -192,18 +192,12 @@ impl Soaking<'_> {
         std::fs::create_dir(&root)?;
         let mut random = Random::new(number);
         for n in 0..number {
-            let folder = match in_one {
-                true => root.clone(),
-                false => root.join(format!("{:05}", n / FILES_A_FOLDER)),
-            };
+            let path = file(&root, n, in_one);
             if !in_one && n % FILES_A_FOLDER == 0 {
-                std::fs::create_dir(&folder)?;
+                std::fs::create_dir(path.parent().expect("a file is in a folder"))?;
             }
             let length = if in_one { 20 } else { 200 + random.below(1300) };
-            std::fs::write(
-                folder.join(format!("{n:08}.eml")),
-                text(&mut random, n, length as usize),
-            )?;
+            std::fs::write(path, text(&mut random, n, length as usize))?;
         }
         Ok(root.display().to_string())
     }
@@ -211,17 +205,21 @@ impl Soaking<'_> {
     fn stream(&mut self) -> Result<()> {
         let case = format!("{} new chunks", self.options.chunks);
         self.init(&["--chunker", "fixed", "--average", "4KiB"])?;
-        let shown = "ibid backup --stdin stream";
-        let mut command = self.ibid(&["backup", "--stdin", "stream"]);
-        let feed = |input: &mut ChildStdin| write_chunks(input, self.options.chunks);
-        let cost = measure::run_fed(&mut command, shown, &self.work, feed)?;
-        self.keep(&case, "ibid", shown, cost);
+        // The second stream has one of three chunks of the first, so a part of each frame of it.
+        for (name, step) in [("stream", 1), ("third", 3)] {
+            let shown = format!("ibid backup --stdin {name}");
+            let mut command = self.ibid(&["backup", "--stdin", name]);
+            let feed = |input: &mut ChildStdin| write_chunks(input, self.options.chunks, step);
+            let cost = measure::run_fed(&mut command, &shown, &self.work, feed)?;
+            self.keep(&case, "ibid", &shown, cost);
+        }
         let file = self.work.join("small");
         std::fs::write(&file, text(&mut Random::new(0), 0, 1000))?;
         self.step(&case, &["backup", &file.display().to_string()])?;
         self.step(&case, &["backup", &file.display().to_string(), "--force", "--no-cache"])?;
         self.step(&case, &["check"])?;
-        self.step(&case, &["stats"])
+        self.step(&case, &["stats"])?;
+        self.prune(&case, &["latest~3"])
     }
 
     fn tree(&mut self) -> Result<()> {
@@ -242,7 +240,8 @@ impl Soaking<'_> {
             }
             files::remove(&tool.repository(&self.work))?;
         }
-        self.read_all(&case)
+        self.read_all(&case)?;
+        self.prune_after_deletions(&case, &root, self.options.files, false)
     }
 
     fn folder(&mut self) -> Result<()> {
@@ -251,7 +250,8 @@ impl Soaking<'_> {
         self.init(&[])?;
         self.step(&case, &["backup", &root])?;
         self.step(&case, &["backup", &root])?;
-        self.read_all(&case)
+        self.read_all(&case)?;
+        self.prune_after_deletions(&case, &root, self.options.names, true)
     }
 
     fn snapshots(&mut self) -> Result<()> {
@@ -260,7 +260,7 @@ impl Soaking<'_> {
         self.init(&[])?;
         let mut worst: Option<Cost> = None;
         for n in 0..self.options.snapshots {
-            let changed = format!("{root}/00000/{:08}.eml", n % FILES_A_FOLDER);
+            let changed = file(Path::new(&root), n % FILES_A_FOLDER, false);
             std::fs::write(changed, text(&mut Random::new(n), n, 1000))?;
             let cost = measure::run(&mut self.ibid(&["backup", &root]), "ibid backup", &self.work)?;
             let worst = worst.get_or_insert(cost);
@@ -272,7 +272,24 @@ impl Soaking<'_> {
             self.keep(&case, "ibid", "ibid backup files, the most of each", worst);
         }
         self.step(&case, &["snapshots"])?;
-        self.read_all(&case)
+        self.read_all(&case)?;
+        self.prune(&case, &["--keep-last", "10", "--yes"])
+    }
+
+    /// Deletes one of three files, backs up the others, and prunes what only the snapshots before needed.
+    fn prune_after_deletions(&mut self, case: &str, root: &str, number: u64, in_one: bool) -> Result<()> {
+        for n in (0..number).step_by(3) {
+            std::fs::remove_file(file(Path::new(root), n, in_one))?;
+        }
+        self.step(case, &["backup", root])?;
+        self.prune(case, &["--keep-last", "1", "--yes"])
+    }
+
+    /// Forgets snapshots, prunes, and checks what is left.
+    fn prune(&mut self, case: &str, forgotten: &[&str]) -> Result<()> {
+        self.step(case, &[&["forget"], forgotten].concat())?;
+        self.step(case, &["prune"])?;
+        self.step(case, &["check", "--read-data"])
     }
 
     /// Runs the commands that read what was stored.
@@ -283,6 +300,15 @@ impl Soaking<'_> {
         self.step(case, &["stats"])?;
         self.step(case, &["check", "--read-data"])?;
         self.step(case, &["restore", "latest", &out])
+    }
+}
+
+/// Returns the path of a file: in folders of [`FILES_A_FOLDER`], or all in one.
+fn file(root: &Path, number: u64, in_one: bool) -> PathBuf {
+    let name = format!("{number:08}.eml");
+    match in_one {
+        true => root.join(name),
+        false => root.join(format!("{:05}", number / FILES_A_FOLDER)).join(name),
     }
 }
 
@@ -298,14 +324,16 @@ fn text(random: &mut Random, number: u64, length: usize) -> String {
     text
 }
 
-/// Writes so many different chunks.
-fn write_chunks(out: &mut dyn Write, chunks: u64) -> std::io::Result<()> {
-    let mut buffer = vec![0; CHUNK << 8];
-    for first in (0..chunks).step_by(1 << 8) {
-        let end = chunks.min(first + (1 << 8));
+/// Writes one of `step` chunks of so many, all different.
+fn write_chunks(out: &mut dyn Write, chunks: u64, step: u64) -> std::io::Result<()> {
+    const AT_ONCE: u64 = 1 << 8;
+    let mut buffer = vec![0; CHUNK * AT_ONCE as usize];
+    let written = chunks / step;
+    for first in (0..written).step_by(AT_ONCE as usize) {
+        let end = written.min(first + AT_ONCE);
         for (chunk, number) in buffer.chunks_exact_mut(CHUNK).zip(first..end) {
             for copy in chunk.chunks_exact_mut(1024) {
-                copy[..8].copy_from_slice(&number.to_le_bytes());
+                copy[..8].copy_from_slice(&(number * step).to_le_bytes());
             }
         }
         out.write_all(&buffer[..(end - first) as usize * CHUNK])?;

@@ -1,0 +1,420 @@
+//! The log of commits beside redb's file (`docs/format/records.md`, "Log of commits").
+//!
+//! A commit is on disk as soon as the log is synced: one write at the end of a file that is there already, instead of
+//! all pages on the way to what changed. And the state of redb's file at its last sync is always one that opens at
+//! once, since only some commits have to pay for that.
+
+use std::path::{Path, PathBuf};
+
+use ibid_format::record::{
+    COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES, COMMIT_LOG_NOTE_AT,
+    COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead, CommitLogId, commit_log_header, commit_log_id,
+    commit_log_note, synced_by_note,
+};
+use redb::StorageBackend;
+
+use crate::engine::{EngineError, Table};
+
+/// The log is long once its commits take so many bytes, unless [`CommitLog::set_long`] was called.
+const LONG_BYTES: u64 = 16 << 20;
+/// The log is long once it has so many changes. To repeat one takes a few microseconds.
+const LONG_CHANGES: u64 = 20_000;
+/// By how much the file grows, bytes.
+const GROWTH: u64 = 1 << 20;
+/// Changes are collected up to this length before they are written, bytes.
+const BUFFER: usize = 64 << 10;
+const HEAD: u64 = COMMIT_HEAD_BYTES as u64;
+const CHECK: u64 = COMMIT_CHECK_BYTES as u64;
+
+/// The log, open for writing.
+pub(super) struct CommitLog {
+    file: Box<dyn StorageBackend>,
+    path: PathBuf,
+    id: CommitLogId,
+    /// Length of the file, bytes.
+    length: u64,
+    /// Where the next commit goes.
+    end: u64,
+    /// The last commit.
+    last: u64,
+    /// The last commit that is synced.
+    synced: u64,
+    /// Changes since the last checkpoint.
+    changes: u64,
+    /// From how many bytes of commits on it is long.
+    long_bytes: u64,
+    /// What the next commit collects its changes in.
+    buffer: Vec<u8>,
+    /// Why a sync failed. What is on disk is uncertain then, so nothing more is written.
+    failure: Option<EngineError>,
+}
+
+/// What is in the log.
+pub(super) struct Found {
+    /// Where the commits end that are whole and in order.
+    end: u64,
+    /// The last of these.
+    pub(super) last: u64,
+    /// The last commit that is known to have been synced.
+    pub(super) synced: u64,
+}
+
+impl Found {
+    /// Returns how many commits were synced, and are damaged or missing.
+    pub(super) fn lost(&self) -> u64 {
+        self.synced.saturating_sub(self.last)
+    }
+}
+
+impl CommitLog {
+    /// Makes an empty log, whose first commit will be 1.
+    pub(super) fn create(file: Box<dyn StorageBackend>, path: &Path, id: CommitLogId) -> Result<Self, EngineError> {
+        let mut log = CommitLog::new(file, path, id, 0);
+        log.check_io("write to", |log| {
+            log.file.set_len(0)?;
+            log.file.set_len(COMMIT_LOG_COMMITS_AT)?;
+            log.file.write(0, &commit_log_header(&id))?;
+            log.file.sync_data()
+        })?;
+        log.length = COMMIT_LOG_COMMITS_AT;
+        Ok(log)
+    }
+
+    /// Opens the log of an engine that has all commits up to `done`. [`find`](Self::find) has to come next.
+    pub(super) fn open(
+        file: Box<dyn StorageBackend>,
+        path: &Path,
+        id: CommitLogId,
+        done: u64,
+    ) -> Result<Self, EngineError> {
+        let mut log = CommitLog::new(file, path, id, done);
+        log.length = log.check_io("read", |log| log.file.len())?;
+        if log.length < COMMIT_LOG_COMMITS_AT {
+            return Err(log.damaged(format!(
+                "at least {COMMIT_LOG_COMMITS_AT} bytes expected, found {}",
+                log.length
+            )));
+        }
+        let mut header = [0; COMMIT_LOG_HEADER_BYTES];
+        log.read(0, &mut header)?;
+        let found = commit_log_id(&header).map_err(|error| log.damaged(error.to_string()))?;
+        if found != id {
+            return Err(log.damaged("it belongs to another store".to_owned()));
+        }
+        Ok(log)
+    }
+
+    fn new(file: Box<dyn StorageBackend>, path: &Path, id: CommitLogId, done: u64) -> Self {
+        CommitLog {
+            file,
+            path: path.to_owned(),
+            id,
+            length: 0,
+            end: COMMIT_LOG_COMMITS_AT,
+            last: done,
+            synced: done,
+            changes: 0,
+            long_bytes: LONG_BYTES,
+            buffer: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Looks for commits after those that the engine has, without reading what they changed into memory.
+    pub(super) fn find(&self) -> Result<Found, EngineError> {
+        let done = self.last;
+        let mut note = [0; COMMIT_LOG_NOTE_BYTES];
+        self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
+        let noted = synced_by_note(&self.id, &note).unwrap_or(0);
+        let mut found = Found {
+            end: COMMIT_LOG_COMMITS_AT,
+            last: done,
+            synced: done.max(noted),
+        };
+        let mut before = None;
+        while let Some(head) = self.head(found.end)? {
+            // The first may be one that the engine has: the log was to begin anew.
+            let follows = before.map_or(head.number <= done + 1, |before| head.number == before + 1);
+            if !follows || !self.is_whole(found.end, &head)? {
+                break;
+            }
+            before = Some(head.number);
+            found.last = found.last.max(head.number);
+            found.end += HEAD + head.length + CHECK;
+        }
+        found.synced = found.synced.max(self.synced_by_rest(found.end)?);
+        Ok(found)
+    }
+
+    /// Shows the changes of all commits that the engine does not have, and takes these for done.
+    pub(super) fn repeat(
+        &mut self,
+        found: &Found,
+        each: &mut dyn FnMut(Table, &CommitChange<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let (done, mut at) = (self.last, COMMIT_LOG_COMMITS_AT);
+        let mut changes = Vec::new();
+        while at < found.end
+            && let Some(head) = self.head(at)?
+        {
+            if head.number > done {
+                changes.clear();
+                changes.resize(head.length as usize, 0);
+                self.read(at + HEAD, &mut changes)?;
+                CommitChange::decode_all(&changes, |change| {
+                    let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
+                    let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
+                    each(table, &change).map_err(Problem::Engine)
+                })
+                .map_err(|problem| match problem {
+                    Problem::Found(found) => self.damaged(format!("commit {}: {found}", head.number)),
+                    Problem::Engine(error) => error,
+                })?;
+            }
+            at += HEAD + head.length + CHECK;
+        }
+        (self.last, self.synced) = (found.last, found.last);
+        Ok(())
+    }
+
+    /// What names the log.
+    pub(super) fn id(&self) -> CommitLogId {
+        self.id
+    }
+
+    /// The last commit.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether there are commits after the last checkpoint.
+    pub(super) fn has_commits(&self) -> bool {
+        self.end > COMMIT_LOG_COMMITS_AT
+    }
+
+    /// Sets from how many bytes of commits on it is long.
+    pub(super) fn set_long(&mut self, bytes: u64) {
+        self.long_bytes = bytes;
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub(super) fn is_long(&self) -> bool {
+        self.end - COMMIT_LOG_COMMITS_AT >= self.long_bytes || self.changes >= LONG_CHANGES
+    }
+
+    /// Begins the next commit, which replaces one that was not finished.
+    pub(super) fn begin(&mut self) -> Result<Recording<'_>, EngineError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        Ok(Recording {
+            at: self.end + HEAD,
+            buffer,
+            hasher: CommitHasher::new(),
+            changes: 0,
+            log: self,
+        })
+    }
+
+    /// Makes all commits survive a crash.
+    pub(super) fn sync(&mut self) -> Result<(), EngineError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.synced == self.last {
+            return Ok(());
+        }
+        if let Err(failure) = self.check_io("sync", |log| log.file.sync_data()) {
+            self.failure = Some(failure.clone());
+            return Err(failure);
+        }
+        self.synced = self.last;
+        let note = commit_log_note(&self.id, self.synced);
+        // It only helps to notice damage.
+        let _ = self.file.write(COMMIT_LOG_NOTE_AT, &note);
+        Ok(())
+    }
+
+    /// Writes nothing more, since redb does not have a commit that is in the log.
+    pub(super) fn fail(&mut self, failure: EngineError) {
+        self.failure = Some(failure);
+    }
+
+    /// Begins anew, since redb's file has all commits. `gives_back` gives the disk back what they took.
+    pub(super) fn begin_anew(&mut self, gives_back: bool) -> Result<(), EngineError> {
+        (self.end, self.changes, self.synced) = (COMMIT_LOG_COMMITS_AT, 0, self.last);
+        if gives_back && self.length > COMMIT_LOG_COMMITS_AT {
+            self.check_io("shorten", |log| log.file.set_len(COMMIT_LOG_COMMITS_AT))?;
+            self.length = COMMIT_LOG_COMMITS_AT;
+        }
+        Ok(())
+    }
+
+    /// Returns the head at a place; [`None`] if there is none.
+    fn head(&self, at: u64) -> Result<Option<CommitHead>, EngineError> {
+        if at + HEAD + CHECK > self.length {
+            return Ok(None);
+        }
+        let mut head = [0; COMMIT_HEAD_BYTES];
+        self.read(at, &mut head)?;
+        let head = CommitHead::decode(&self.id, &head).ok();
+        Ok(head.filter(|head| head.length <= self.length - at - HEAD - CHECK))
+    }
+
+    /// Returns whether the changes of a commit are as they were written.
+    fn is_whole(&self, at: u64, head: &CommitHead) -> Result<bool, EngineError> {
+        let mut hasher = CommitHasher::new();
+        let mut buffer = vec![0; BUFFER];
+        let (mut from, end) = (at + HEAD, at + HEAD + head.length);
+        while from < end {
+            let part = &mut buffer[..(end - from).min(BUFFER as u64) as usize];
+            self.read(from, part)?;
+            hasher.update(part);
+            from += part.len() as u64;
+        }
+        let mut check = [0; COMMIT_CHECK_BYTES];
+        self.read(end, &mut check)?;
+        Ok(hasher.finish(&head.encode(&self.id)) == check)
+    }
+
+    /// Returns the last commit that was synced, as the heads behind `from` say; 0 if there are none.
+    fn synced_by_rest(&self, from: u64) -> Result<u64, EngineError> {
+        let (mut synced, mut at) = (0, from);
+        let mut buffer = vec![0; BUFFER];
+        while at + HEAD <= self.length {
+            let part = &mut buffer[..(self.length - at).min(BUFFER as u64) as usize];
+            self.read(at, part)?;
+            let mut place = 0;
+            while let Some((found, head)) = CommitHead::find(&self.id, part, place) {
+                synced = synced.max(head.synced);
+                place = found + 1;
+            }
+            // A head may begin in one part and end in the next.
+            at += (part.len() as u64 + 1).saturating_sub(HEAD).max(1);
+        }
+        Ok(synced)
+    }
+
+    /// Writes where the file may have to grow.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        let end = at + bytes.len() as u64;
+        if end > self.length {
+            let length = end.next_multiple_of(GROWTH);
+            self.check_io("extend", |log| log.file.set_len(length))?;
+            self.length = length;
+        }
+        self.check_io("write to", |log| log.file.write(at, bytes))
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> Result<(), EngineError> {
+        self.check_io("read", |log| log.file.read(at, out))
+    }
+
+    fn check_io<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Self) -> std::io::Result<T>,
+    ) -> Result<T, EngineError> {
+        work(self).map_err(|source| EngineError::io(operation, &self.path, source))
+    }
+
+    pub(super) fn damaged(&self, found: String) -> EngineError {
+        EngineError::Damaged {
+            engine: super::ENGINE,
+            path: self.path.clone(),
+            found,
+        }
+    }
+}
+
+/// Why a commit can't be repeated.
+enum Problem {
+    Found(String),
+    Engine(EngineError),
+}
+
+impl From<ibid_format::Error> for Problem {
+    fn from(error: ibid_format::Error) -> Self {
+        Problem::Found(error.to_string())
+    }
+}
+
+/// A commit that is being written. Until it is finished it is not in the log.
+pub(super) struct Recording<'l> {
+    log: &'l mut CommitLog,
+    /// Where the buffer goes.
+    at: u64,
+    buffer: Vec<u8>,
+    hasher: CommitHasher,
+    changes: u64,
+}
+
+impl Recording<'_> {
+    /// Adds a change.
+    pub(super) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
+        let table = table.number();
+        let change = CommitChange { table, key, value };
+        change.encode_before_value(&mut self.buffer);
+        self.changes += 1;
+        let value = value.unwrap_or_default();
+        if value.len() < BUFFER {
+            self.buffer.extend_from_slice(value);
+        } else {
+            self.write_buffer()?;
+            self.write(value)?;
+        }
+        if self.buffer.len() >= BUFFER {
+            self.write_buffer()?;
+        }
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> Result<(), EngineError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = self.write(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EngineError> {
+        self.hasher.update(bytes);
+        self.log.write(self.at, bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Completes the commit. Without changes there is none.
+    pub(super) fn finish(mut self) -> Result<(), EngineError> {
+        if self.changes == 0 {
+            return Ok(());
+        }
+        self.hasher.update(&self.buffer);
+        let log = &mut *self.log;
+        let end = self.at + self.buffer.len() as u64;
+        let head = CommitHead {
+            length: end - log.end - HEAD,
+            number: log.last + 1,
+            synced: log.synced,
+        };
+        let encoded = head.encode(&log.id);
+        let check = self.hasher.finish(&encoded);
+        if self.at == log.end + HEAD {
+            // All of it is in the buffer: one write.
+            self.buffer.splice(..0, encoded);
+            self.buffer.extend_from_slice(&check);
+            log.write(log.end, &self.buffer)?;
+        } else {
+            self.buffer.extend_from_slice(&check);
+            log.write(self.at, &self.buffer)?;
+            log.write(log.end, &encoded)?;
+        }
+        log.end = end + CHECK;
+        log.last = head.number;
+        log.changes += self.changes;
+        log.buffer = self.buffer;
+        Ok(())
+    }
+}
