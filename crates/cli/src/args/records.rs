@@ -48,6 +48,8 @@ pub(crate) enum RecordsCommand {
     Stats(RecordsStatsArgs),
     /// Check the store for damage
     Verify(VerifyArgs),
+    /// Make a store open again whose log of commits is damaged or missing
+    Repair(RepairRecordsArgs),
     /// Let replicas follow this store
     Serve(ServeArgs),
     /// Make a replica of another store, and keep it up to date
@@ -354,6 +356,21 @@ Examples:
   ibid records verify
   ibid records verify --store /mnt/disk/wiki --json")]
 pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A store has a log of what was committed last. If a part of it is damaged or missing that was on disk, the store does \
+not open, because records would be missing without a word. `repair` gives up the commits that are lost, and says how \
+many they are; what was committed before them stays. It needs no password. It changes nothing else: `ibid records \
+verify` finds other damage.
+
+Examples:
+  ibid records repair
+  ibid records verify")]
+pub(crate) struct RepairRecordsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

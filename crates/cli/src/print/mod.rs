@@ -46,7 +46,7 @@ pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use records::{
     BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_compact, records_delete, records_followed,
-    records_load, records_promoted, records_put, records_stats, records_verify, records_versions,
+    records_load, records_promoted, records_put, records_repair, records_stats, records_verify, records_versions,
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};

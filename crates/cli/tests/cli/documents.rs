@@ -67,6 +67,7 @@ fn every_command_has_its_section() {
         "records compact",
         "records stats",
         "records verify",
+        "records repair",
         "completions",
         "man",
     ] {

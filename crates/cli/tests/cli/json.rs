@@ -193,6 +193,11 @@ fn records_print_what_is_documented() {
         (&6.into(), &1.into())
     );
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
+    let repaired = tables.document("records repair", &json(&["repair"]));
+    assert_eq!(
+        (&repaired["repaired"], &repaired["commits_lost"]),
+        (&false.into(), &0.into())
+    );
     // This body resembles nothing, so it is stored without a base.
     let body = noise(300, 1);
     home.write("binary", &body);

@@ -19,7 +19,7 @@ pub use error::EngineError;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
-pub use self::redb::{Redb, StorageBackend};
+pub use self::redb::{LostCommits, Redb, StorageBackend};
 pub use self::sealed::Sealed;
 
 /// The tables of a store, which `docs/format/records.md` describes.

@@ -11,7 +11,7 @@ use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
 use super::{EngineKind, Options};
-use crate::engine::{Commit, Direction, Engine, EngineError, Read, Redb, Sealed, Table};
+use crate::engine::{Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, Sealed, Table};
 use crate::error::{Damage, Error};
 
 /// The names of the engines' files and folders.
@@ -97,6 +97,23 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         Some(keys) => Box::new(Sealed::new(engine, keys, &place)),
         None => engine,
     })
+}
+
+/// Gives up what the log of commits of the store in a folder has lost.
+pub(super) fn repair(path: &Path) -> Result<LostCommits, Error> {
+    let file = path.join(ENGINES[0]);
+    let there = file.try_exists().map_err(|source| io("look into", path, source))?;
+    if there {
+        return Ok(Redb::give_up_lost_commits(&file)?);
+    }
+    let other = path.join(ENGINES[1]);
+    let there = other.try_exists().map_err(|source| io("look into", path, source))?;
+    if there {
+        return Ok(LostCommits::None); // it has no such log
+    }
+    let found = "no engine is in it".to_owned();
+    let path = path.to_owned();
+    Err(Error::NotAStore { path, found })
 }
 
 /// Returns whether a folder has a key file.

@@ -22,7 +22,7 @@ pub use snapshot::Snapshot;
 
 use crate::audit::{self, Compaction, Statistics, Verification};
 use crate::encode::EncodingReport;
-use crate::engine::Engine;
+use crate::engine::{Engine, LostCommits};
 use crate::error::Error;
 use crate::log::{Log, state};
 use crate::read::namespaces::{self, StoredNamespace};
@@ -99,6 +99,25 @@ impl Store {
         let path = path.as_ref();
         let engine = folder::open(path, options, Some((password, cost)))?;
         Store::with_engine(path, engine, options)
+    }
+
+    /// Makes a store open again whose log of commits is damaged or missing: gives up the commits that it has lost.
+    /// What was committed before them stays. The password of an encrypted store is not needed.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`]; [`Error::Engine`] if the store is open, or damaged in another way.
+    ///
+    /// ```
+    /// use ibid_record::engine::LostCommits;
+    /// use ibid_record::{Options, Store};
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("wiki");
+    /// drop(Store::open(&path, Options::default())?);
+    /// assert_eq!(Store::repair(&path)?, LostCommits::None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn repair(path: impl AsRef<Path>) -> Result<LostCommits, Error> {
+        folder::repair(path.as_ref())
     }
 
     /// Returns whether there is an encrypted store in a folder.

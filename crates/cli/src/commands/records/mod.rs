@@ -5,6 +5,7 @@ mod delete;
 mod get;
 mod load;
 mod put;
+mod repair;
 mod replicate;
 mod scan;
 mod stats;
@@ -44,6 +45,7 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Versions(args) => versions::run(context, args),
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),
+        RecordsCommand::Repair(args) => repair::run(context, args),
         RecordsCommand::Serve(args) => replicate::serve(context, args),
         RecordsCommand::Replicate(args) => replicate::follow(context, args),
         RecordsCommand::Promote(args) => replicate::promote(context, args),

@@ -2,6 +2,7 @@
 
 mod compact;
 mod load;
+mod repair;
 mod scan;
 mod stats;
 mod verify;
@@ -14,6 +15,7 @@ use ibid_terminal::json::lossless;
 use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Align, Table};
 pub(crate) use load::{BadLine, Loaded, records_load};
+pub(crate) use repair::records_repair;
 pub(crate) use scan::ScanPrinter;
 use serde::Serialize;
 pub(crate) use stats::{StoreStats, records_stats};

@@ -23,8 +23,13 @@ const LONG_CHANGES: u64 = 20_000;
 const GROWTH: u64 = 1 << 20;
 /// Changes are collected up to this length before they are written, bytes.
 const BUFFER: usize = 64 << 10;
+/// Bytes that are read at once.
+const READ_AHEAD: u64 = 1 << 20;
 const HEAD: u64 = COMMIT_HEAD_BYTES as u64;
 const CHECK: u64 = COMMIT_CHECK_BYTES as u64;
+
+/// What to do if a log is damaged or missing.
+pub(super) const GIVE_UP: &str = "`ibid records repair` gives up the commits that only the log had";
 
 /// The log, open for writing.
 pub(super) struct CommitLog {
@@ -51,9 +56,7 @@ pub(super) struct CommitLog {
 
 /// What is in the log.
 pub(super) struct Found {
-    /// Where the commits end that are whole and in order.
-    end: u64,
-    /// The last of these.
+    /// The last commit of those that are whole and in order.
     pub(super) last: u64,
     /// The last commit that is known to have been synced.
     pub(super) synced: u64,
@@ -67,9 +70,14 @@ impl Found {
 }
 
 impl CommitLog {
-    /// Makes an empty log, whose first commit will be 1.
-    pub(super) fn create(file: Box<dyn StorageBackend>, path: &Path, id: CommitLogId) -> Result<Self, EngineError> {
-        let mut log = CommitLog::new(file, path, id, 0);
+    /// Makes an empty log of an engine that has all commits up to `done`.
+    pub(super) fn create(
+        file: Box<dyn StorageBackend>,
+        path: &Path,
+        id: CommitLogId,
+        done: u64,
+    ) -> Result<Self, EngineError> {
+        let mut log = CommitLog::new(file, path, id, done);
         log.check_io("write to", |log| {
             log.file.set_len(0)?;
             log.file.set_len(COMMIT_LOG_COMMITS_AT)?;
@@ -80,7 +88,7 @@ impl CommitLog {
         Ok(log)
     }
 
-    /// Opens the log of an engine that has all commits up to `done`. [`find`](Self::find) has to come next.
+    /// Opens the log of an engine that has all commits up to `done`. [`repeat`](Self::repeat) has to come next.
     pub(super) fn open(
         file: Box<dyn StorageBackend>,
         path: &Path,
@@ -120,50 +128,28 @@ impl CommitLog {
         }
     }
 
-    /// Looks for commits after those that the engine has, without reading what they changed into memory.
-    pub(super) fn find(&self) -> Result<Found, EngineError> {
+    /// Shows the changes of all commits that the engine does not have, and returns what there is. The next commit
+    /// follows the last of them.
+    pub(super) fn repeat(
+        &mut self,
+        each: &mut dyn FnMut(Table, &CommitChange<'_>) -> Result<(), EngineError>,
+    ) -> Result<Found, EngineError> {
         let done = self.last;
         let mut note = [0; COMMIT_LOG_NOTE_BYTES];
         self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
         let noted = synced_by_note(&self.id, &note).unwrap_or(0);
-        let mut found = Found {
-            end: COMMIT_LOG_COMMITS_AT,
-            last: done,
-            synced: done.max(noted),
-        };
-        let mut before = None;
-        while let Some(head) = self.head(found.end)? {
-            // The first may be one that the engine has: the log was to begin anew.
-            let follows = before.map_or(head.number <= done + 1, |before| head.number == before + 1);
-            if !follows || !self.is_whole(found.end, &head)? {
+        let (mut at, mut before, mut repeated) = (COMMIT_LOG_COMMITS_AT, None, 0);
+        let mut window = Window::default();
+        while let Some((head, changes)) = self.commit(&mut window, at)? {
+            // The first may be one that the engine has, if the log was to begin anew.
+            if before.map_or(head.number > done + 1, |before| head.number != before + 1) {
                 break;
             }
-            before = Some(head.number);
-            found.last = found.last.max(head.number);
-            found.end += HEAD + head.length + CHECK;
-        }
-        found.synced = found.synced.max(self.synced_by_rest(found.end)?);
-        Ok(found)
-    }
-
-    /// Shows the changes of all commits that the engine does not have, and takes these for done.
-    pub(super) fn repeat(
-        &mut self,
-        found: &Found,
-        each: &mut dyn FnMut(Table, &CommitChange<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
-        let (done, mut at) = (self.last, COMMIT_LOG_COMMITS_AT);
-        let mut changes = Vec::new();
-        while at < found.end
-            && let Some(head) = self.head(at)?
-        {
             if head.number > done {
-                changes.clear();
-                changes.resize(head.length as usize, 0);
-                self.read(at + HEAD, &mut changes)?;
-                CommitChange::decode_all(&changes, |change| {
+                CommitChange::decode_all(changes, |change| {
                     let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
                     let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
+                    repeated += 1;
                     each(table, &change).map_err(Problem::Engine)
                 })
                 .map_err(|problem| match problem {
@@ -171,10 +157,16 @@ impl CommitLog {
                     Problem::Engine(error) => error,
                 })?;
             }
+            before = Some(head.number);
             at += HEAD + head.length + CHECK;
         }
-        (self.last, self.synced) = (found.last, found.last);
-        Ok(())
+        let last = before.map_or(done, |before| done.max(before));
+        let synced = done.max(noted).max(self.synced_by_rest(at)?);
+        if repeated > 0 {
+            // What was found is perhaps not on disk, if only the process was stopped.
+            (self.end, self.last, self.synced, self.changes) = (at, last, synced.min(last), repeated);
+        }
+        Ok(Found { last, synced })
     }
 
     /// What names the log.
@@ -202,11 +194,14 @@ impl CommitLog {
         self.end - COMMIT_LOG_COMMITS_AT >= self.long_bytes || self.changes >= LONG_CHANGES
     }
 
+    /// Returns why nothing more may be written, if so.
+    pub(super) fn check_usable(&self) -> Result<(), EngineError> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Begins the next commit, which replaces one that was not finished.
     pub(super) fn begin(&mut self) -> Result<Recording<'_>, EngineError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
+        self.check_usable()?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         Ok(Recording {
@@ -220,15 +215,12 @@ impl CommitLog {
 
     /// Makes all commits survive a crash.
     pub(super) fn sync(&mut self) -> Result<(), EngineError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
+        self.check_usable()?;
         if self.synced == self.last {
             return Ok(());
         }
         if let Err(failure) = self.check_io("sync", |log| log.file.sync_data()) {
-            self.failure = Some(failure.clone());
-            return Err(failure);
+            return Err(self.fail(failure));
         }
         self.synced = self.last;
         let note = commit_log_note(&self.id, self.synced);
@@ -237,9 +229,9 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Writes nothing more, since redb does not have a commit that is in the log.
-    pub(super) fn fail(&mut self, failure: EngineError) {
-        self.failure = Some(failure);
+    /// Writes nothing more, since redb does not have what is in the log. Returns the reason.
+    pub(super) fn fail(&mut self, failure: EngineError) -> EngineError {
+        self.failure.insert(failure).clone()
     }
 
     /// Begins anew, since redb's file has all commits. `gives_back` gives the disk back what they took.
@@ -252,31 +244,27 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Returns the head at a place; [`None`] if there is none.
-    fn head(&self, at: u64) -> Result<Option<CommitHead>, EngineError> {
+    /// Returns the head and the changes of the commit at a place; [`None`] if there is no whole one.
+    fn commit<'w>(&self, window: &'w mut Window, at: u64) -> Result<Option<(CommitHead, &'w [u8])>, EngineError> {
         if at + HEAD + CHECK > self.length {
             return Ok(None);
         }
-        let mut head = [0; COMMIT_HEAD_BYTES];
-        self.read(at, &mut head)?;
-        let head = CommitHead::decode(&self.id, &head).ok();
-        Ok(head.filter(|head| head.length <= self.length - at - HEAD - CHECK))
-    }
-
-    /// Returns whether the changes of a commit are as they were written.
-    fn is_whole(&self, at: u64, head: &CommitHead) -> Result<bool, EngineError> {
+        let left = self.length - at - HEAD - CHECK;
+        let encoded = *window
+            .get(self, at, HEAD)?
+            .first_chunk()
+            .expect("the window has a head");
+        let Some(head) = CommitHead::decode(&self.id, &encoded)
+            .ok()
+            .filter(|head| head.length <= left)
+        else {
+            return Ok(None);
+        };
+        let commit = window.get(self, at, HEAD + head.length + CHECK)?;
+        let (changes, check) = commit[COMMIT_HEAD_BYTES..].split_at(head.length as usize);
         let mut hasher = CommitHasher::new();
-        let mut buffer = vec![0; BUFFER];
-        let (mut from, end) = (at + HEAD, at + HEAD + head.length);
-        while from < end {
-            let part = &mut buffer[..(end - from).min(BUFFER as u64) as usize];
-            self.read(from, part)?;
-            hasher.update(part);
-            from += part.len() as u64;
-        }
-        let mut check = [0; COMMIT_CHECK_BYTES];
-        self.read(end, &mut check)?;
-        Ok(hasher.finish(&head.encode(&self.id)) == check)
+        hasher.update(changes);
+        Ok((hasher.finish(&encoded) == check).then_some((head, changes)))
     }
 
     /// Returns the last commit that was synced, as the heads behind `from` say; 0 if there are none.
@@ -324,8 +312,28 @@ impl CommitLog {
         EngineError::Damaged {
             engine: super::ENGINE,
             path: self.path.clone(),
-            found,
+            found: format!("{found}. {GIVE_UP}"),
         }
+    }
+}
+
+/// A part of the log in memory.
+#[derive(Default)]
+struct Window {
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Returns bytes of the log, of which there must be so many.
+    fn get(&mut self, log: &CommitLog, at: u64, length: u64) -> Result<&[u8], EngineError> {
+        if at < self.from || at + length > self.from + self.bytes.len() as u64 {
+            let length = length.max(READ_AHEAD).min(log.length - at);
+            self.bytes.resize(length as usize, 0);
+            self.from = at;
+            log.read(at, &mut self.bytes)?;
+        }
+        Ok(&self.bytes[(at - self.from) as usize..][..length as usize])
     }
 }
 

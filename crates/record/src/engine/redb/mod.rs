@@ -1,24 +1,24 @@
 //! redb: a copy-on-write B-tree in one file, and a log of commits beside it.
 
 mod commit_log;
+mod open;
+#[cfg(test)]
+mod tests;
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use ibid_format::FileId;
-use ibid_format::record::{COMMIT_KEY_BYTES_MAX, COMMIT_LOG_ID_BYTES, CommitLogId};
+use ibid_format::record::{COMMIT_KEY_BYTES_MAX, CommitLogId};
 pub use redb::StorageBackend;
-use redb::backends::FileBackend;
 use redb::{
-    Builder, CompactionError, Database, DatabaseError, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    ReadableTable, StorageError, TableDefinition, WriteTransaction,
+    CompactionError, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
+    StorageError, TableDefinition, WriteTransaction,
 };
 
 use self::commit_log::{CommitLog, Recording};
+pub use self::open::LostCommits;
 
 use super::{
     Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table, Transaction, Work, is_void,
@@ -37,6 +37,8 @@ const LOG: &[u8] = b"log";
 /// The number of the last commit.
 const DONE: &[u8] = b"done";
 
+/// All tables of a transaction, in the order of [`Table::ALL`].
+type Tables<'t> = Vec<redb::Table<'t, &'static [u8], &'static [u8]>>;
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 fn definition(table: Table) -> Definition {
@@ -58,140 +60,13 @@ pub struct Redb {
     first_failure: OnceLock<EngineError>,
 }
 
-/// What redb knows of the log.
-struct LogState {
-    id: CommitLogId,
-    /// The last commit that redb has.
-    done: u64,
-}
-
 impl Redb {
-    /// Opens the file, or makes it. Its log is beside it, under the same name with `.log` behind it. Caches pages up
-    /// to `cache_bytes`.
-    ///
-    /// # Errors
-    /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or
-    /// [`EngineError::Version`] if it is not as redb writes it, or the log is missing or damaged; [`EngineError::Io`].
-    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
-        let there = path
-            .try_exists()
-            .map_err(|source| EngineError::io("open", path, source))?;
-        if !there {
-            make(path)?;
-        }
-        let log_path = log_path(path);
-        Redb::opened(
-            path,
-            cache_bytes,
-            |builder| builder.open(path),
-            |new| {
-                let opened = OpenOptions::new().read(true).write(true).create(new).open(&log_path)?;
-                if new {
-                    // The name is on disk before redb relies on it.
-                    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-                    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-                }
-                FileBackend::new(opened)
-                    .map(|file| Box::new(file) as Box<dyn StorageBackend>)
-                    .map_err(io::Error::other)
-            },
-        )
-    }
-
-    /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
-    /// is for messages.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_on(
-        file: impl StorageBackend,
-        log: impl StorageBackend,
-        path: &Path,
-        cache_bytes: usize,
-    ) -> Result<Self, EngineError> {
-        Redb::opened(
-            path,
-            cache_bytes,
-            |builder| builder.create_with_backend(file),
-            |_| Ok(Box::new(log)),
-        )
-    }
-
-    fn opened(
-        path: &Path,
-        cache_bytes: usize,
-        open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
-        open_log: impl FnOnce(bool) -> io::Result<Box<dyn StorageBackend>>,
-    ) -> Result<Self, EngineError> {
-        let database = unless_it_panics(path, || {
-            let mut builder = Database::builder();
-            builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));
-            open(&builder).map_err(|error| failed("open", path, error.into()))
-        })?;
-        let log_path = log_path(path);
-        let state = unless_it_panics(path, || log_state(&database, path))?;
-        let file = open_log(state.is_none()).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => EngineError::Damaged {
-                engine: ENGINE,
-                path: log_path.clone(),
-                found: "it is missing".to_owned(),
-            },
-            _ => EngineError::io("open", &log_path, source),
-        })?;
-        let log = match &state {
-            Some(state) => CommitLog::open(file, &log_path, state.id, state.done)?,
-            None => {
-                let mut id = [0; COMMIT_LOG_ID_BYTES];
-                id.copy_from_slice(&FileId::random().0);
-                CommitLog::create(file, &log_path, id)?
-            }
-        };
-        let engine = Redb {
-            database: RwLock::new(Some(database)),
-            path: path.to_owned(),
-            log: Mutex::new(log),
-            first_failure: OnceLock::new(),
-        };
-        unless_it_panics(path, || engine.repeat_commits(state.is_none()))?;
-        Ok(engine)
-    }
-
     /// Sets from how many bytes of commits on redb's file is synced and the log begins anew. With more, less is written
     /// twice, and opening after a crash takes longer. Default: 16 MiB, or 20 000 changes in any case.
     #[must_use]
     pub fn with_log_bytes(self, bytes: u64) -> Self {
         self.lock_log().set_long(bytes);
         self
-    }
-
-    /// Repeats the commits that only the log has. Makes the tables of a new file, so that snapshots find them.
-    fn repeat_commits(&self, is_new: bool) -> Result<(), EngineError> {
-        let log = &mut *self.lock_log();
-        let found = log.find()?;
-        if found.lost() > 0 {
-            return Err(log.damaged(format!(
-                "commits {} to {} were synced, and are damaged or missing",
-                found.last + 1,
-                found.synced
-            )));
-        }
-        if !is_new && found.last == log.last() {
-            return log.begin_anew(false);
-        }
-        let transaction = self.begin(Commit::Synced)?;
-        {
-            let mut tables = self.tables(&transaction)?;
-            log.repeat(&found, &mut |table, change| {
-                let table = &mut tables[table as usize];
-                let changed = match change.value {
-                    Some(value) => table.insert(change.key, value).map(drop),
-                    None => table.remove(change.key).map(drop),
-                };
-                changed.map_err(|error| self.failed("write to", error.into()))
-            })?;
-        }
-        self.finish(transaction, found.last, is_new.then(|| log.id()))?;
-        log.begin_anew(false)
     }
 
     fn with_database<T>(&self, work: impl FnOnce(&Database) -> T) -> T {
@@ -205,26 +80,25 @@ impl Redb {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a transaction of redb. One that is synced leaves redb's file as one that opens at once.
     fn begin(&self, commit: Commit) -> Result<WriteTransaction, EngineError> {
-        let failed = |error: redb::Error| self.failed("write to", error);
         let transaction = self.with_database(Database::begin_write);
-        let mut transaction = transaction.map_err(|error| failed(error.into()))?;
+        let mut transaction = transaction.map_err(|error| self.failed("write to", error.into()))?;
+        self.set_commit(&mut transaction, commit)?;
+        Ok(transaction)
+    }
+
+    /// Sets how a transaction is committed. One that is synced leaves redb's file as one that opens at once.
+    fn set_commit(&self, transaction: &mut WriteTransaction, commit: Commit) -> Result<(), EngineError> {
         let durability = match commit {
             Commit::Synced => Durability::Immediate,
             Commit::Unsynced => Durability::None,
         };
-        let set = transaction.set_durability(durability);
-        set.map_err(|error| failed(error.into()))?;
         transaction.set_quick_repair(commit == Commit::Synced);
-        Ok(transaction)
+        let set = transaction.set_durability(durability);
+        set.map_err(|error| self.failed("write to", error.into()))
     }
 
-    /// Opens all tables, in the order of [`Table::ALL`].
-    fn tables<'t>(
-        &self,
-        transaction: &'t WriteTransaction,
-    ) -> Result<Vec<redb::Table<'t, &'static [u8], &'static [u8]>>, EngineError> {
+    fn tables<'t>(&self, transaction: &'t WriteTransaction) -> Result<Tables<'t>, EngineError> {
         let open = |table| transaction.open_table(definition(table));
         let opened = Table::ALL.into_iter().map(open).collect::<Result<_, _>>();
         opened.map_err(|error| self.failed("write to", error.into()))
@@ -244,12 +118,13 @@ impl Redb {
         transaction.commit().map_err(|error| failed(error.into()))
     }
 
-    /// Syncs redb's file, so that it has all commits, and begins the log anew.
-    fn checkpoint(&self, gives_back: bool) -> Result<(), EngineError> {
+    /// Syncs redb's file, so that it has all commits, and gives back what the log took of the disk.
+    fn checkpoint(&self) -> Result<(), EngineError> {
         let transaction = self.begin(Commit::Synced)?;
         let log = &mut *self.lock_log();
+        log.check_usable()?;
         self.finish(transaction, log.last(), None)?;
-        log.begin_anew(gives_back)
+        log.begin_anew(true)
     }
 
     fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
@@ -267,10 +142,7 @@ impl Redb {
     }
 
     fn transact(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
-        if self.lock_log().is_long() {
-            self.checkpoint(false)?;
-        }
-        let transaction = self.begin(Commit::Unsynced)?;
+        let mut transaction = self.begin(Commit::Unsynced)?;
         let log = &mut *self.lock_log();
         let worked = {
             let mut tables = RedbTransaction {
@@ -280,17 +152,22 @@ impl Redb {
             };
             work(&mut tables).and_then(|()| tables.recording.finish())
         };
-        let worked = worked.and_then(|()| match commit {
-            Commit::Synced => log.sync(),
-            Commit::Unsynced => Ok(()),
-        });
         if let Err(error) = worked {
             // The caller gets the error of the work. A failed abort shows at the next transaction.
             let _ = transaction.abort();
             return Err(error);
         }
-        let committed = self.finish(transaction, log.last(), None);
-        committed.inspect_err(|error| log.fail(error.clone()))
+        let committed = if log.is_long() {
+            // redb's file is synced instead.
+            self.set_commit(&mut transaction, Commit::Synced)
+                .and_then(|()| self.finish(transaction, log.last(), None))
+                .and_then(|()| log.begin_anew(false))
+        } else {
+            let synced = if commit == Commit::Synced { log.sync() } else { Ok(()) };
+            synced.and_then(|()| self.finish(transaction, log.last(), None))
+        };
+        // The log has the commit. If redb does not, only opening it again can tell.
+        committed.map_err(|error| log.fail(error))
     }
 }
 
@@ -299,7 +176,7 @@ impl Drop for Redb {
         // A store that opens without having anything to repeat. If that fails, the log has what was synced.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             let has_commits = self.lock_log().has_commits();
-            if has_commits { self.checkpoint(true) } else { Ok(()) }
+            if has_commits { self.checkpoint() } else { Ok(()) }
         }));
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // redb tidies its file when it closes it. If that fails, all synced commits are still
@@ -338,7 +215,7 @@ impl Engine for Redb {
             Ok(_) | Err(CompactionError::TransactionInProgress) => Ok(()),
             Err(error) => Err(self.failed("compact", error.into())),
         };
-        let compacted = compacted.and_then(|()| self.checkpoint(true));
+        let compacted = compacted.and_then(|()| self.checkpoint());
         compacted.map_err(|error| self.write_failed(error))
     }
 }
@@ -383,8 +260,7 @@ impl Read for RedbSnapshot {
 }
 
 struct RedbTransaction<'t> {
-    /// In the order of [`Table::ALL`].
-    tables: Vec<redb::Table<'t, &'static [u8], &'static [u8]>>,
+    tables: Tables<'t>,
     recording: Recording<'t>,
     path: &'t Path,
 }
@@ -421,40 +297,6 @@ impl Transaction for RedbTransaction<'_> {
         deleted
             .map(drop)
             .map_err(|error| failed("write to", self.path, error.into()))
-    }
-}
-
-/// Returns the path of the log beside redb's file.
-fn log_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".log");
-    name.into()
-}
-
-/// Returns what redb knows of the log; [`None`] if it has none yet.
-fn log_state(database: &Database, path: &Path) -> Result<Option<LogState>, EngineError> {
-    let failed = |error: redb::Error| failed("open", path, error);
-    let transaction = database.begin_read().map_err(|error| failed(error.into()))?;
-    let commits = match transaction.open_table(COMMITS) {
-        Ok(commits) => commits,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-        Err(error) => return Err(failed(error.into())),
-    };
-    let read = |key| {
-        let value = commits.get(key).map_err(|error| failed(error.into()))?;
-        Ok(value.map(|value| value.value().to_vec()))
-    };
-    let id = read(LOG)?.and_then(|id| id.try_into().ok());
-    let done = read(DONE)?
-        .and_then(|done| done.try_into().ok())
-        .map(u64::from_be_bytes);
-    match id.zip(done) {
-        Some((id, done)) => Ok(Some(LogState { id, done })),
-        None => Err(EngineError::Damaged {
-            engine: ENGINE,
-            path: path.to_owned(),
-            found: "it does not say which log of commits is its own".to_owned(),
-        }),
     }
 }
 
@@ -510,29 +352,6 @@ fn unless_it_panics<T>(path: &Path, read: impl FnOnce() -> Result<T, EngineError
     })
 }
 
-/// Makes an empty database under another name, and gives it its own once it is whole. So a process
-/// that is killed meanwhile leaves no file that does not open, and a file without content is
-/// damage.
-fn make(path: &Path) -> Result<(), EngineError> {
-    let create = |path: &Path| {
-        unless_it_panics(path, || {
-            let database = Database::builder().create(path);
-            database.map(drop).map_err(|error| failed("create", path, error.into()))
-        })
-    };
-    let new = path.with_extension(format!("new.{}", FileId::random()));
-    let made = create(&new).and_then(|()| match fs::hard_link(&new, path) {
-        Ok(()) => Ok(()),
-        // Another process was faster.
-        Err(_) if path.exists() => Ok(()),
-        // The file system has no links, and a rename could replace what another process has open.
-        Err(_) => create(path),
-    });
-    // The next process that opens the store removes a file that stays.
-    let _ = fs::remove_file(&new);
-    made
-}
-
 fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineError {
     let engine = ENGINE;
     let location = path.to_owned();
@@ -565,198 +384,6 @@ fn failed(operation: &'static str, path: &Path, error: redb::Error) -> EngineErr
                 path,
                 found,
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use redb::backends::InMemoryBackend;
-
-    use super::*;
-
-    /// A disk that can become full.
-    #[derive(Debug)]
-    struct Disk {
-        memory: InMemoryBackend,
-        is_full: Arc<AtomicBool>,
-    }
-
-    impl Disk {
-        fn has_room(&self) -> io::Result<()> {
-            match self.is_full.load(Ordering::SeqCst) {
-                true => Err(io::ErrorKind::StorageFull.into()),
-                false => Ok(()),
-            }
-        }
-    }
-
-    impl StorageBackend for Disk {
-        fn len(&self) -> io::Result<u64> {
-            self.memory.len()
-        }
-
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.memory.read(offset, out)
-        }
-
-        fn set_len(&self, length: u64) -> io::Result<()> {
-            self.has_room()?;
-            self.memory.set_len(length)
-        }
-
-        fn sync_data(&self) -> io::Result<()> {
-            self.has_room()?;
-            self.memory.sync_data()
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.has_room()?;
-            self.memory.write(offset, data)
-        }
-    }
-
-    /// A file in memory, of which a copy can be taken at any time.
-    #[derive(Debug, Clone, Default)]
-    struct Copied(Arc<Mutex<Vec<u8>>>);
-
-    impl Copied {
-        fn copy(&self) -> Vec<u8> {
-            self.0.lock().unwrap().clone()
-        }
-
-        fn of(bytes: Vec<u8>) -> Copied {
-            Copied(Arc::new(Mutex::new(bytes)))
-        }
-    }
-
-    impl StorageBackend for Copied {
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.0.lock().unwrap().len() as u64)
-        }
-
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            let bytes = self.0.lock().unwrap();
-            let found = bytes.get(offset as usize..offset as usize + out.len());
-            out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-            Ok(())
-        }
-
-        fn set_len(&self, length: u64) -> io::Result<()> {
-            self.0.lock().unwrap().resize(length as usize, 0);
-            Ok(())
-        }
-
-        fn sync_data(&self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.0.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
-            Ok(())
-        }
-    }
-
-    const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
-
-    /// Returns the files of an engine that was stopped after it had committed these keys one after the other.
-    fn stopped() -> (Vec<u8>, Vec<u8>) {
-        let (file, log) = (Copied::default(), Copied::default());
-        let engine = Redb::open_on(file.clone(), log.clone(), Path::new("stopped"), 0).unwrap();
-        for key in KEYS {
-            let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, key, b"in the same place");
-            engine.write(Commit::Synced, &mut put).unwrap();
-        }
-        (file.copy(), log.copy())
-    }
-
-    /// Returns the keys that an engine has which opens these files.
-    fn keys_of(file: &[u8], log: &[u8]) -> Result<Vec<Vec<u8>>, EngineError> {
-        let (file, log) = (Copied::of(file.to_vec()), Copied::of(log.to_vec()));
-        let engine = Redb::open_on(file, log, Path::new("opened"), 0)?;
-        let mut found = Vec::new();
-        let mut each = |key: &[u8], _: &[u8]| {
-            found.push(key.to_vec());
-            ControlFlow::Continue(())
-        };
-        let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let snapshot = engine.snapshot()?;
-        snapshot.range(Table::Keys, everything, Direction::Forward, &mut each)?;
-        Ok(found)
-    }
-
-    /// All commits were synced: they are there, or it is an error.
-    #[track_caller]
-    fn assert_none_is_lost(file: &[u8], log: &[u8], what: &str) -> bool {
-        match keys_of(file, log) {
-            Ok(keys) => assert_eq!(keys, KEYS, "{what}"),
-            Err(EngineError::Damaged { .. }) => return true,
-            Err(error) => panic!("{what}: {error}"),
-        }
-        false
-    }
-
-    #[test]
-    fn commits_are_there_after_a_stop_at_any_moment() {
-        let (file, log) = stopped();
-        assert!(!assert_none_is_lost(&file, &log, "stopped"));
-    }
-
-    #[test]
-    fn no_synced_commit_is_lost_silently_whichever_byte_of_the_log_changes() {
-        let (file, log) = stopped();
-        let end = log.len() - log.iter().rev().take_while(|byte| **byte == 0).count();
-        let mut noticed = 0;
-        for at in 0..end + 8 {
-            let mut damaged = log.clone();
-            damaged[at] ^= 1 << (at % 8);
-            noticed += u32::from(assert_none_is_lost(&file, &damaged, &format!("byte {at}")));
-        }
-        // The header, and four commits with a key and a value each.
-        assert!(noticed > 32 + 4 * 60, "{noticed}");
-    }
-
-    #[test]
-    fn no_synced_commit_is_lost_silently_wherever_the_log_is_cut() {
-        let (file, log) = stopped();
-        for length in (0..1600).chain([log.len() - 1]) {
-            assert_none_is_lost(&file, &log[..length], &format!("{length} bytes"));
-        }
-        let longer = [&log[..], &[7; 100]].concat();
-        assert!(!assert_none_is_lost(&file, &longer, "longer"));
-    }
-
-    #[test]
-    fn the_log_of_another_store_is_refused() {
-        let (file, _) = stopped();
-        let (_, log) = stopped();
-        assert!(matches!(keys_of(&file, &log), Err(EngineError::Damaged { .. })));
-    }
-
-    #[test]
-    fn every_write_to_a_full_disk_says_that_it_is_full() {
-        let is_full = Arc::new(AtomicBool::new(false));
-        let disk = Disk {
-            memory: InMemoryBackend::new(),
-            is_full: is_full.clone(),
-        };
-        let log = Disk {
-            memory: InMemoryBackend::new(),
-            is_full: is_full.clone(),
-        };
-        let engine = Redb::open_on(disk, log, Path::new("full"), 0).unwrap();
-        is_full.store(true, Ordering::SeqCst);
-        for _ in 0..3 {
-            let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Meta, b"key", b"value");
-            let said = engine.write(Commit::Synced, &mut put).unwrap_err();
-            assert!(
-                matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
-                "{said}"
-            );
         }
     }
 }
