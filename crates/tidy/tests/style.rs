@@ -149,7 +149,7 @@ fn only_printing_modules_print() {
 const OPEN_FILES: [&str; 9] = [
     "crates/record/src/conformance.rs",
     "crates/record/src/engine/fjall.rs",
-    "crates/record/src/engine/redb.rs",
+    "crates/record/src/engine/redb/open.rs",
     "crates/record/src/store/folder.rs",
     "crates/repo/src/cache/",
     "crates/repo/src/pattern/mod.rs",

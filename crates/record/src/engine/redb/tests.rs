@@ -2,9 +2,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redb::backends::InMemoryBackend;
-
 use ibid_format::record::{CommitHead, commit_log_id};
+use redb::backends::InMemoryBackend;
 
 use super::*;
 
