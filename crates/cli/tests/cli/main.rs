@@ -17,6 +17,7 @@ mod profiles;
 mod pruning;
 mod publishing;
 mod records;
+mod replicas;
 mod restoring;
 mod selecting;
 mod sources;

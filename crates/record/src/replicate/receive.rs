@@ -262,18 +262,21 @@ impl Receiver {
     }
 
     fn chunk(&mut self, state: &LogState, chunk: &TransferPage) -> Result<Progress, Error> {
-        let begins = chunk.table == 0 && chunk.key.is_empty();
-        match &state.role {
-            Role::Replica if begins && self.takes_all => {}
-            Role::Incomplete { transfer, .. } if begins && *transfer != chunk.transfer => {}
-            Role::Incomplete { transfer, table, key }
-                if (*transfer, *table, key) == (chunk.transfer, chunk.table, &chunk.key) => {}
-            _ => return Ok(Progress::Nothing),
-        }
+        let is_first = chunk.table == 0 && chunk.key.is_empty();
+        let (begins, continues) = match &state.role {
+            Role::Replica => (is_first && self.takes_all, false),
+            Role::Incomplete { transfer, table, key } if *transfer == chunk.transfer => {
+                (false, (*table, key) == (chunk.table, &chunk.key))
+            }
+            Role::Incomplete { .. } => (is_first, false),
+            Role::Primary | Role::Fenced { .. } => (false, false),
+        };
         if begins {
             let (transfer, store, epoch) = (chunk.transfer, chunk.store, chunk.epoch);
             let begin = LogCommand::BeginTransfer { transfer, store, epoch };
             self.store.ask(Command::Log(begin), Durability::Sync)?;
+        } else if !continues {
+            return Ok(Progress::Nothing);
         }
         self.takes_all = false;
         let mut raw = Vec::new();
