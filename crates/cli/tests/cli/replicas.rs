@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -18,22 +19,32 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A program that is killed when the test ends, even if it fails.
 pub(crate) struct Running {
     child: Child,
-    lines: Option<BufReader<ChildStderr>>,
+    lines: Option<mpsc::Receiver<String>>,
 }
 
 impl Running {
     pub(crate) fn new(mut child: Child) -> Running {
-        let lines = child.stderr.take().map(BufReader::new);
+        let lines = child.stderr.take().map(|stderr| {
+            let (send, lines) = mpsc::channel();
+            std::thread::spawn(move || {
+                let mut read = BufReader::new(stderr).lines().map_while(Result::ok);
+                read.all(|line| send.send(line).is_ok());
+            });
+            lines
+        });
         Running { child, lines }
     }
 
     /// Waits until the program prints `what`. Returns everything printed since the last call.
     #[track_caller]
     pub(crate) fn says(&mut self, what: &str) -> String {
+        let lines = self.lines.as_ref().expect("a pipe");
         let mut said = String::new();
         while !said.contains(what) {
-            let read = self.lines.as_mut().expect("a pipe").read_line(&mut said).unwrap();
-            assert!(read > 0, "it says only: {said}");
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => said = said + &line + "\n",
+                Err(error) => panic!("it says only: {said}({error})"),
+            }
         }
         said
     }

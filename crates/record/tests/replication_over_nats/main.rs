@@ -27,10 +27,8 @@ use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{Durability, Error, Namespace, Options, Refusal, Role, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use servers::{Process, Servers, http};
+use servers::{PATIENCE, Process, Servers, http};
 
-/// The longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The address and the folder for the process that publishes.
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
 
@@ -627,7 +625,7 @@ fn only_trusted_clients_publish_and_read_over_tls() {
         std::fs::write(&path, pem).unwrap();
         told.extend([option.into(), path.into()]);
     }
-    let servers = Servers::told(1, folder(), told);
+    let servers = Servers::told(1, told);
     let plain = servers.address("pages");
     let over = |authority: &CertifiedIssuer<'_, KeyPair>, shown: Option<&[String; 2]>| {
         let shown = shown.map(|[certificates, key]| tls::Identity {
