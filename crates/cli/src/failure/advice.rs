@@ -193,7 +193,8 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::NoSuchKey { .. } => "`ibid records scan --keys-only` lists the keys.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
-            "Restore the store from a copy. `ibid records verify` lists all that is damaged."
+            "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \
+             that is damaged."
         }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
         RecordError::Encrypted { .. } => GIVE_PASSWORD,

@@ -240,6 +240,28 @@ fn where_nothing_is_published_it_tries_a_number_of_times_and_then_fails() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn who_has_no_right_login_is_told_so() {
+    let world = World::new();
+    let _server = world.server_told(&["--user=me".to_owned(), "--pass=secret".to_owned()]);
+    world.ok("store", &["put", "a"]);
+    let at = |login: &str| format!("nats://{login}127.0.0.1:{}/wiki", world.port);
+    let mut publishing = world.start("store", &["serve", "--publish", &at("me:secret@")]);
+    publishing.says("published at nats://127.0.0.1:");
+    for login in ["", "me:other@", "you:secret@", "secret@"] {
+        let replicate = ["replicate", "--once", "--tries", "1", "--from", &at(login)];
+        let said = world.fails(
+            "replica",
+            &replicate,
+            "wrong user, password or token; gave up after 1 try",
+        );
+        assert!(!said.contains("secret"), "{said}");
+    }
+    world.ok("replica", &["replicate", "--once", "--from", &at("me:secret@")]);
+    assert_eq!(publishing.end(), Some(0));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
 fn a_copy_that_was_interrupted_continues() {
     let world = World::new();
     let address = world.address();

@@ -474,6 +474,14 @@ fn without_an_answer_it_tries_a_number_of_times_and_then_fails() {
             });
         }
     });
+    // What has received nothing has nothing to give, either.
+    for command in [&["promote"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+        stores.fails(
+            "replica-1",
+            command,
+            "has not received all of its primary's contents yet",
+        );
+    }
     // Without a number of tries it goes on, and follows once it can.
     let mut waiting = stores.start("waiting", &["replicate", "--from", &nothing]);
     waiting.says("cannot connect to 127.0.0.1:");
@@ -514,6 +522,8 @@ fn a_fenced_primary_takes_no_write_and_loses_none() {
         );
         assert!(said.contains("gave up after 2 tries"), "{said}");
         stores.fails("replica", &["put", "a"], "the store is a replica");
+        stores.ok("own", &["put", "a"]);
+        stores.fails("own", &["promote"], "is no replica");
 
         // The replica takes what it lacks, and the old primary is ended for good.
         stores.ok("store", &["put", "late"]);

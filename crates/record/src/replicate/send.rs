@@ -130,8 +130,8 @@ impl Sender {
 
     /// Refuses a store that has not received all of its primary's contents.
     pub(super) fn check_complete(&self) -> Result<(), Error> {
-        let state = state::read(&*self.store.engine.snapshot()?)?;
-        match state::is_incomplete(state.as_ref()) {
+        let state = state::read(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        match is_incomplete(&state) {
             true => Err(Error::Incomplete),
             false => Ok(()),
         }
@@ -195,11 +195,11 @@ impl Sender {
 
     /// Ends the writing of a primary. When it answers, that is on disk.
     fn answer_fence(&mut self, state: &LogState, store: [u8; 16], by: u64) -> Result<Response, Error> {
+        if is_incomplete(state) {
+            return Ok(Response::Refused(Refusal::Incomplete));
+        }
         if store != state.store {
             return Ok(Response::Refused(Refusal::OtherStore));
-        }
-        if matches!(state.role, Role::Incomplete { .. }) {
-            return Ok(Response::Refused(Refusal::Incomplete));
         }
         let done = match self.store.ask(Command::Log(LogCommand::Fence { by }), Durability::Sync) {
             Err(Error::IsReplica) => return Ok(Response::Refused(Refusal::NotPrimary)),
@@ -221,15 +221,15 @@ impl Sender {
 
     /// Returns why a replica gets nothing; [`None`] if it gets an answer.
     fn refusal(&self, state: &LogState, request: &Request) -> Result<Option<Refusal>, Error> {
+        if is_incomplete(state) {
+            return Ok(Some(Refusal::Incomplete));
+        }
         let knows_a_primary = request.store != [0; 16];
         if knows_a_primary && request.store != state.store {
             return Ok(Some(Refusal::OtherStore));
         }
-        match state.role {
-            Role::Primary | Role::Replica => {}
-            Role::Fenced { .. } if self.hands_over => {}
-            Role::Fenced { .. } => return Ok(Some(Refusal::Fenced)),
-            Role::Incomplete { .. } => return Ok(Some(Refusal::Incomplete)),
+        if matches!(state.role, Role::Fenced { .. }) && !self.hands_over {
+            return Ok(Some(Refusal::Fenced));
         }
         if knows_a_primary && request.epoch.number > state.epoch.number {
             if state.role == Role::Primary {
@@ -457,6 +457,11 @@ impl Oplog for Sender {
     fn answer(&mut self, request: &[u8], _stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
         Sender::answer(self, request).map(Some)
     }
+}
+
+/// Returns whether a store has received nothing from its primary yet, or not all.
+fn is_incomplete(state: &LogState) -> bool {
+    state.store == [0; 16] || state::is_incomplete(Some(state))
 }
 
 /// Returns the digest of the entry before a position that is in the log or at its end.

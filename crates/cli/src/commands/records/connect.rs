@@ -91,6 +91,7 @@ pub(super) struct Retrying {
     failed: u64,
     said: BTreeSet<String>,
     last: Option<Error>,
+    answered: bool,
 }
 
 impl Retrying {
@@ -106,7 +107,7 @@ impl Retrying {
     pub(super) fn told(&mut self, progress: Result<Progress, &Error>, stop: &AtomicBool) -> Option<Progress> {
         let error = match progress {
             Ok(progress) => {
-                (self.failed, self.last) = (0, None);
+                (self.failed, self.last, self.answered) = (0, None, true);
                 self.said.clear();
                 return Some(progress);
             }
@@ -120,6 +121,11 @@ impl Retrying {
             print::records_retrying(&error.to_string(), self.tries);
         }
         None
+    }
+
+    /// Returns whether there was an answer.
+    pub(super) fn was_answered(&self) -> bool {
+        self.answered
     }
 
     fn is_over(&self) -> bool {

@@ -2,9 +2,10 @@
 
 use ibid_record::replicate::{TakenOver, take_over};
 use ibid_record::{Error, Role, Store};
+use ibid_terminal::path_text;
 
 use super::connect::{Retrying, TRIES, until_cancelled};
-use super::open;
+use super::{open, place};
 use crate::args::{Followed, PromoteArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -29,10 +30,16 @@ pub(crate) fn run(context: &mut Context, args: &PromoteArgs) -> Result<Outcome> 
         None => None,
     };
     let store = open(context, &args.store)?;
-    let fenced = match (fence, store.log()?.map(|log| log.role)) {
+    let Some(log) = store.log()? else {
+        return Err(Failure::Fatal(format!(
+            "the store in {} is no replica: it has no log, and takes changes as it is",
+            path_text(place(&args.store)?)
+        )));
+    };
+    let fenced = match (fence, log.role) {
         (Some(address), _) => Some((address, fence_and_promote(&store, args, address)?)),
         // Its own epoch was ended for another one, which may be in use.
-        (None, Some(Role::Fenced { by })) if args.force => {
+        (None, Role::Fenced { by }) if args.force => {
             store.promote_to(by + 1)?;
             None
         }
@@ -59,9 +66,11 @@ fn fence_and_promote(store: &Store, args: &PromoteArgs, address: &str) -> Result
         Ok(take_over(store, &mut primary, args.force, stop, &mut told)?)
     });
     let is_primary = matches!(store.log()?, Some(log) if log.role == Role::Primary);
-    let left = || match is_primary {
-        true => format!("the store at {address} may still take changes"),
-        false => "nothing was promoted".to_owned(),
+    let was_reached = retrying.was_answered();
+    let left = || match (is_primary, was_reached) {
+        (true, _) => format!("the store at {address} may still take changes"),
+        (false, false) => "nothing was promoted".to_owned(),
+        (false, true) => format!("nothing was promoted, and the store at {address} may be fenced already"),
     };
     match done {
         Ok(Some(taken)) => Ok(taken),

@@ -30,8 +30,9 @@ pub(crate) fn run(context: &mut Context, args: &ServeArgs) -> Result<Outcome> {
         .with_oplog(true)
         .with_log_entries_max(args.log_entries);
     let store = open_at(context, path, options, false)?;
-    if let Some(Role::Incomplete { .. }) = store.log()?.map(|log| log.role) {
-        return Err(Error::Incomplete.into()); // it can answer nothing
+    let log = store.log()?.ok_or(Error::NoLog)?;
+    if log.epoch == 0 || matches!(log.role, Role::Incomplete { .. }) {
+        return Err(Error::Incomplete.into()); // it has nothing that it could answer
     }
     let (tls, publishing_at) = tls_of_server(args)?;
     let listener = args.listen.map(listen).transpose()?;

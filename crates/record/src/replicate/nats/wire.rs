@@ -236,7 +236,11 @@ impl Wire {
             ServerLine::Info(info) => self.learn(&read_info(&info)?),
             ServerLine::Ping => self.send(&[b"PONG\r\n"], stop)?,
             ServerLine::Pong | ServerLine::Ok => {}
-            ServerLine::Error(why) => return Err(refused("use the NATS server", &why)),
+            ServerLine::Error(why) if why.starts_with("Authorization") => {
+                let found = format!("{}: {why}: wrong user, password or token", self.address);
+                return Err(refused("log in to the NATS server", &found));
+            }
+            ServerLine::Error(why) => return Err(refused("use the NATS server", &format!("{}: {why}", self.address))),
         }
         Ok(None)
     }
