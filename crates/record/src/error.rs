@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ibid_format::record::Refusal;
 
 use crate::engine::{EngineError, Table};
+use crate::replicate::net::tls;
 use crate::versions::Versions;
 
 /// A failed call to a [`Store`](crate::Store). The message says what failed and why; the
@@ -111,16 +112,24 @@ pub enum Error {
     /// A replica refuses changes. Change its primary, or promote the replica.
     #[error("the store is a replica of another")]
     IsReplica,
-    /// The store was the primary until another was promoted, and refuses changes. Change the
-    /// promoted store, and make this one its replica.
-    #[error("another store was promoted, to epoch {by}")]
+    /// The store was the primary until another took its place, and refuses changes. Change that one,
+    /// and make this one its replica. If that one is lost, promote this one
+    /// [to a later epoch](crate::Store::promote_to).
+    #[error("the store was fenced: another one takes its place, in epoch {by}")]
     Fenced {
-        /// The epoch of the promoted store.
+        /// The epoch of the other store.
         by: u64,
     },
-    /// The replica has received a part of its primary's contents, and cannot be read until it has
-    /// all.
-    #[error("the store has only a part of its primary's contents")]
+    /// The store that was to be fenced was fenced before. Another store may have been promoted in
+    /// its place.
+    #[error("the other store was fenced before, for epoch {by}: another one may have been promoted")]
+    FencedBefore {
+        /// The epoch for which it was fenced.
+        by: u64,
+    },
+    /// The replica has received nothing yet, or a part of its primary's contents, and cannot be read
+    /// until it has all. Let it follow its primary.
+    #[error("the store has not received all of its primary's contents yet")]
     Incomplete,
     /// The store has no log, or had records before it had one.
     #[error("the store has no log")]
@@ -139,10 +148,12 @@ pub enum Error {
     #[error("a message from the other store cannot be read: {0}")]
     Message(#[from] ibid_format::Error),
     /// The connection to another store failed.
-    #[error("cannot {operation}: {found}")]
+    #[error("cannot {operation} {address}: {found}")]
     Network {
-        /// What was attempted.
+        /// What was attempted, and a preposition.
         operation: &'static str,
+        /// The address of the other store.
+        address: String,
         /// The message of the operating system.
         found: String,
     },
@@ -161,16 +172,24 @@ pub enum Error {
         /// The address, without user and password.
         address: String,
     },
-    /// A certificate or key cannot be used, or the ends of a connection do not trust each other.
-    #[error("{what} cannot be used or is not trusted: {found}")]
+    /// A certificate, key or name that was given cannot be used.
+    #[error("{what} cannot be used: {found}")]
     Certificate {
-        /// The certificate, key or connection.
+        /// The certificate, key or name.
         what: &'static str,
-        /// Why it cannot be used or is not trusted.
+        /// Why it cannot be used.
         found: String,
     },
+    /// The ends of a connection do not trust each other, or do not both use TLS.
+    #[error("no connection to {address}: {fault}")]
+    Tls {
+        /// The address of the other end.
+        address: String,
+        /// The expected and the found.
+        fault: tls::Fault,
+    },
     /// The other store refuses to answer.
-    #[error("the other store refuses to be followed: {}", refusal(*.0))]
+    #[error("the other store refuses: {}", refusal(*.0))]
     Refused(Refusal),
     /// The other store is of an earlier epoch than the one that this store has followed.
     #[error("the other store is of epoch {found}, and this one has followed a store of epoch {expected}")]
@@ -248,6 +267,8 @@ fn refusal(refusal: Refusal) -> &'static str {
         Refusal::OtherEpoch => "this store has followed another primary of the same epoch",
         Refusal::Fenced => "it is not the primary any more",
         Refusal::Incomplete => "it has only a part of its own primary's contents",
+        Refusal::NotPrimary => "it is a replica, which writes nothing by itself",
+        Refusal::LaterEpoch => "it was promoted to the same epoch or a later one",
     }
 }
 

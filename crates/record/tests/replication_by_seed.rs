@@ -1,7 +1,8 @@
-//! Random histories with crashes of the primary and of replicas, over a network that loses, repeats
-//! and reorders messages. In the end all stores have the same contents: every acknowledged change,
-//! except those lost with an unsynced commit or with a primary whose replica was promoted too
-//! early.
+//! Random histories in which the primary and replicas are killed or lose power, while a replica
+//! copies the whole store and while it follows, over a network that loses, repeats and reorders
+//! messages. In the end all stores have the same contents: every acknowledged change, except those
+//! lost with an unsynced commit or with a primary whose replica was promoted too early. A replica
+//! that takes over loses nothing.
 //!
 //! `IBID_REPLICATION_SEEDS=1000` runs more seeds, `IBID_REPLICATION_SEED=7` runs one.
 
@@ -9,11 +10,14 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use common::{Kind, Model, Op, assert_same, assert_same_tables, batch, folder, open_spaces};
-use ibid_record::replicate::{Progress, Receiver, Sender};
+use common::disk::Disk;
+use common::{Kind, Model, Op, assert_same, assert_same_as_first, batch, open_spaces, tables};
+use ibid_record::engine::Redb;
+use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{Durability, Encoding, Error, Options, Refusal, Retrieval, Role, Store, Versions};
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
@@ -64,8 +68,16 @@ impl Seeded {
     }
 }
 
+/// How a store ends before it is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Close,
+    Kill,
+    PowerFailure,
+}
+
 struct Node {
-    folders: Vec<tempfile::TempDir>,
+    disk: Disk,
     options: Options,
     store: Option<Store>,
 }
@@ -73,7 +85,7 @@ struct Node {
 impl Node {
     fn new(options: Options) -> Self {
         let mut node = Node {
-            folders: vec![folder()],
+            disk: Disk::default(),
             options,
             store: None,
         };
@@ -81,12 +93,13 @@ impl Node {
         node
     }
 
-    fn path(&self) -> PathBuf {
-        self.folders.last().unwrap().path().join("store")
+    fn engine(&self) -> Redb {
+        self.disk.engine(1 << 20)
     }
 
     fn open(&mut self) {
-        self.store = Some(Store::open(self.path(), self.options).unwrap());
+        let engine = Box::new(self.engine());
+        self.store = Some(Store::with_engine(Path::new("disk"), engine, self.options).unwrap());
     }
 
     fn store(&self) -> &Store {
@@ -97,24 +110,28 @@ impl Node {
         self.store().log().unwrap().unwrap().role
     }
 
+    fn is_copying(&self) -> bool {
+        matches!(self.role(), Role::Incomplete { .. })
+    }
+
     fn position(&self) -> u64 {
         self.store().log().unwrap().unwrap().next
     }
 
-    /// Closes and opens the store, or opens the files that a crash would leave.
-    fn restart(&mut self, crash: bool) {
-        if crash {
-            let left = folder();
-            std::fs::create_dir(left.path().join("store")).unwrap();
-            // The log of commits first: the encoder works meanwhile, and redb's file never lacks what was there before.
-            for file in ["redb.log", "redb"] {
-                std::fs::copy(self.path().join(file), left.path().join("store").join(file)).unwrap();
-            }
-            self.folders.push(left);
-        }
+    fn epoch(&self) -> u64 {
+        self.store().log().unwrap().unwrap().epoch
+    }
+
+    /// Ends the store, and opens what that leaves on the disk.
+    fn restart(&mut self, end: End, below: &mut dyn FnMut(u64) -> u64) {
+        let left = match end {
+            End::Close => None,
+            End::Kill => Some(self.disk.after_a_kill()),
+            End::PowerFailure => Some(self.disk.after_power_failure(below)),
+        };
         self.store = None;
-        if self.folders.len() > 1 {
-            self.folders.remove(0);
+        if let Some(left) = left {
+            self.disk = left;
         }
         self.open();
     }
@@ -128,6 +145,33 @@ struct Message {
     bytes: Vec<u8>,
 }
 
+/// What the histories had in them.
+#[derive(Debug, Default)]
+struct Seen(BTreeMap<&'static str, u64>);
+
+impl Seen {
+    fn count(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+}
+
+/// All of what they must have in them.
+const WANTED: [&str; 13] = [
+    "the primary is killed during a copy",
+    "the primary is killed during following",
+    "the primary loses power during a copy",
+    "the primary loses power during following",
+    "a replica is killed during its copy",
+    "a replica is killed during following",
+    "a replica loses power during its copy",
+    "a replica loses power during following",
+    "a copy continues after the replica ended",
+    "a copy continues after the primary ended",
+    "a copy begins again",
+    "a copy is complete",
+    "a replica takes over",
+];
+
 struct World {
     random: Seeded,
     nodes: Vec<Node>,
@@ -139,8 +183,13 @@ struct World {
     /// The contents of the primary at each position of its log.
     models: BTreeMap<u64, Model>,
     compacts: bool,
+    /// Whether the log is truncated often, so that replicas copy the whole store.
+    copies: bool,
     message_bytes: usize,
-    takeovers: usize,
+    /// Copies that are under way, by replica, each with the last store that ended since its last
+    /// part.
+    copying: BTreeMap<usize, Option<usize>>,
+    seen: Seen,
 }
 
 impl World {
@@ -149,7 +198,11 @@ impl World {
         let options = Options::default()
             .with_cache_bytes(1 << 20)
             .with_frame_cache_bytes(10_000)
-            .with_durability(Durability::None)
+            .with_durability(if random.one_in(4) {
+                Durability::Sync
+            } else {
+                Durability::None
+            })
             .with_encoding(
                 Encoding::default()
                     .with_enabled(!random.one_in(5))
@@ -167,8 +220,10 @@ impl World {
             under_way: Vec::new(),
             models: BTreeMap::from([(0, Model::default())]),
             compacts: random.one_in(4),
-            message_bytes: if random.one_in(2) { 1 << 20 } else { 4000 },
-            takeovers: 0,
+            copies: random.one_in(3),
+            message_bytes: [1 << 20, 4000, 400][random.below(3) as usize],
+            copying: BTreeMap::new(),
+            seen: Seen::default(),
             primary: 0,
             nodes,
             random,
@@ -271,8 +326,7 @@ impl World {
         }
         let before = self.nodes[message.to].role();
         match self.receiver(message.to).take(&message.bytes) {
-            Ok(Progress::Whole) => self.takeovers += 1,
-            Ok(_) => {}
+            Ok(progress) => self.saw(message.to, progress),
             // A late answer, or one from a store that is no longer the primary. It must have no
             // effect.
             Err(
@@ -284,6 +338,29 @@ impl World {
         }
     }
 
+    /// Notes what an answer brought a replica.
+    fn saw(&mut self, replica: usize, progress: Progress) {
+        let before = match progress {
+            Progress::Began => self.copying.insert(replica, None),
+            Progress::Part => self.copying.insert(replica, None),
+            Progress::Whole => self.copying.remove(&replica),
+            _ => return,
+        };
+        match (progress, before) {
+            (Progress::Began, Some(_)) => self.seen.count("a copy begins again"),
+            (Progress::Part | Progress::Whole, Some(Some(ended))) if ended == replica => {
+                self.seen.count("a copy continues after the replica ended");
+            }
+            (Progress::Part | Progress::Whole, Some(Some(_))) => {
+                self.seen.count("a copy continues after the primary ended");
+            }
+            _ => {}
+        }
+        if progress == Progress::Whole {
+            self.seen.count("a copy is complete");
+        }
+    }
+
     /// Promotes a replica. Entries that only the old primary has are lost, and it does not know
     /// yet.
     fn promote(&mut self) {
@@ -291,8 +368,7 @@ impl World {
         let node = &self.nodes[replica];
         // A replica that has not heard of the last promotion would make another epoch of the same
         // number, which `two_promotions_…` tests.
-        let epoch = |node: &Node| node.store().log().unwrap().unwrap().epoch;
-        if node.role() != Role::Replica || epoch(node) != epoch(&self.nodes[self.primary]) {
+        if node.role() != Role::Replica || node.epoch() != self.nodes[self.primary].epoch() {
             return;
         }
         let position = node.position();
@@ -309,54 +385,128 @@ impl World {
             let _ = self.nodes[old].store().commit(batch(&spaces, &ops));
         }
         self.roll_back(position);
-        self.restart(replica, false); // encodes from now on
+        self.restart(replica, End::Close); // encodes from now on
     }
 
-    fn restart(&mut self, node: usize, crash: bool) {
-        if crash {
-            let _ = self.nodes[node].store().finish_encoding();
+    /// Puts a replica in the place of the primary, which loses nothing.
+    fn take_over(&mut self) {
+        let replica = self.random.below(self.nodes.len() as u64) as usize;
+        let (old, new) = (&self.nodes[self.primary], &self.nodes[replica]);
+        if new.role() != Role::Replica || new.epoch() != old.epoch() {
+            return;
+        }
+        let sender = Sender::new(old.store()).unwrap();
+        let never = AtomicBool::new(false);
+        let mut sender = sender.with_message_bytes(self.message_bytes);
+        let taken = replicate::take_over(new.store(), &mut sender, false, &never, &mut |_| {});
+        let taken = taken.unwrap().expect("nothing stops it");
+        assert_eq!(taken.position, old.position());
+        assert_eq!(
+            new.position(),
+            old.position() + 1,
+            "it begins its epoch right after the last entry"
+        );
+        let spaces = open_spaces(old.store());
+        let refused = old.store().commit(batch(&spaces, &[self.random.op()]));
+        assert!(matches!(refused, Err(Error::Fenced { .. })), "{refused:?}");
+        drop((spaces, sender));
+        let (model, position) = (self.model(), new.position());
+        self.models.insert(position, model);
+        let old = std::mem::replace(&mut self.primary, replica);
+        self.seen.count("a replica takes over");
+        if self.random.one_in(2) {
+            let by = self.nodes[replica].epoch();
+            self.restart(old, End::PowerFailure);
+            assert_eq!(self.nodes[old].role(), Role::Fenced { by });
+        }
+        self.restart(replica, End::Close); // encodes from now on
+    }
+
+    fn restart(&mut self, node: usize, end: End) {
+        let is_primary = node == self.primary;
+        let others_copy = || (0..self.nodes.len()).any(|other| other != node && self.nodes[other].is_copying());
+        let copies = if is_primary {
+            others_copy()
+        } else {
+            self.nodes[node].is_copying()
+        };
+        let follows = is_primary || self.nodes[node].role() == Role::Replica;
+        match (end, is_primary, copies) {
+            (End::Kill, true, true) => self.seen.count("the primary is killed during a copy"),
+            (End::Kill, true, false) => self.seen.count("the primary is killed during following"),
+            (End::PowerFailure, true, true) => self.seen.count("the primary loses power during a copy"),
+            (End::PowerFailure, true, false) => self.seen.count("the primary loses power during following"),
+            (End::Kill, false, true) => self.seen.count("a replica is killed during its copy"),
+            (End::Kill, false, false) if follows => self.seen.count("a replica is killed during following"),
+            (End::PowerFailure, false, true) => self.seen.count("a replica loses power during its copy"),
+            (End::PowerFailure, false, false) if follows => self.seen.count("a replica loses power during following"),
+            _ => {}
+        }
+        for (&replica, ended) in &mut self.copying {
+            if is_primary || replica == node {
+                *ended = Some(node);
+            }
         }
         self.forget(node);
-        self.nodes[node].restart(crash);
-        if node == self.primary {
+        let World { nodes, random, .. } = self;
+        nodes[node].restart(end, &mut |bound| random.below(bound));
+        if !nodes[node].is_copying() {
+            // The loss of power undid its beginning, or its end is on the disk.
+            self.copying.remove(&node);
+        }
+        if is_primary {
             let position = self.nodes[node].position();
             self.roll_back(position);
+            // What was sent to a replica can't be lost.
+            for replica in &self.nodes {
+                if replica.role() == Role::Replica && replica.epoch() == self.nodes[node].epoch() {
+                    assert!(replica.position() <= position, "a replica has what its primary lost");
+                }
+            }
         }
     }
 
     fn step(&mut self) {
         let node = self.random.below(self.nodes.len() as u64) as usize;
+        if self.copies && self.random.one_in(12) {
+            self.truncate();
+        }
         match self.random.below(40) {
             0..=11 => self.commit(),
             12..=19 => self.ask(node),
             20..=33 => self.deliver(),
             34 => self.nodes[self.primary].store().finish_encoding().unwrap(),
             35 => {
-                let crash = self.random.one_in(2);
-                self.restart(node, crash);
+                let end = [End::Close, End::Kill, End::PowerFailure][self.random.below(3) as usize];
+                self.restart(node, end);
             }
-            36 => {
-                let log = self.nodes[self.primary].store().log().unwrap().unwrap();
-                let first = log.first + self.random.below(log.next - log.first + 1);
-                self.nodes[self.primary].store().truncate_log(first).unwrap();
-                let model = self.model();
-                let position = self.nodes[self.primary].position();
-                self.models.insert(position, model);
-            }
+            36 => self.truncate(),
             37 if self.compacts && self.nodes[node].role() != (Role::Fenced { by: 0 }) => {
                 // A store that was fenced or demoted meanwhile can't encode the rest.
                 let _ = self.nodes[node].store().compact(&mut |_| ControlFlow::Continue(()));
             }
-            38 if self.random.one_in(3) => self.promote(),
+            38 if self.random.one_in(3) => match self.random.one_in(2) {
+                true => self.promote(),
+                false => self.take_over(),
+            },
             39 => {
                 let old = self.nodes[node].role();
                 if node != self.primary && matches!(old, Role::Primary | Role::Fenced { .. }) {
                     self.nodes[node].store().follow().unwrap();
-                    self.restart(node, false);
+                    self.restart(node, End::Close);
                 }
             }
             _ => {}
         }
+    }
+
+    fn truncate(&mut self) {
+        let log = self.nodes[self.primary].store().log().unwrap().unwrap();
+        let first = log.first + self.random.below(log.next - log.first + 1);
+        self.nodes[self.primary].store().truncate_log(first).unwrap();
+        let model = self.model();
+        let position = self.nodes[self.primary].position();
+        self.models.insert(position, model);
     }
 
     /// Ends all faults of the network, and lets all replicas catch up.
@@ -379,8 +529,7 @@ impl World {
                 let answer = sender.answer(&request).unwrap();
                 match self.receiver(replica).take(&answer) {
                     Ok(progress) if progress.is_current() => break,
-                    Ok(Progress::Whole) => self.takeovers += 1,
-                    Ok(_) => {}
+                    Ok(progress) => self.saw(replica, progress),
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -388,7 +537,7 @@ impl World {
     }
 }
 
-fn run(seed: u64) -> usize {
+fn run(seed: u64) -> Seen {
     let mut world = World::new(seed);
     let steps = 20 + world.random.below(200);
     for _ in 0..steps {
@@ -406,15 +555,12 @@ fn run(seed: u64) -> usize {
         let found = node.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(found.is_clean(), "{found:?}");
     }
-    let paths: Vec<PathBuf> = world.nodes.iter().map(Node::path).collect();
-    let (compacts, primary, takeovers) = (world.compacts, world.primary, world.takeovers);
     world.receivers.clear();
     world.senders.clear();
     world.nodes.iter_mut().for_each(|node| node.store = None);
-    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    paths.swap(0, primary);
-    assert_same_tables(&paths, compacts);
-    takeovers
+    world.nodes.swap(0, world.primary);
+    assert_same_as_first(world.nodes.iter().map(|node| tables(&node.engine(), world.compacts)));
+    world.seen
 }
 
 #[test]
@@ -428,12 +574,16 @@ fn all_have_the_same_in_the_end() {
         run(seed);
         return;
     }
-    let mut takeovers = 0;
+    let mut all = Seen::default();
     for seed in 1..=number("IBID_REPLICATION_SEEDS").unwrap_or(100) {
         let ran = std::panic::catch_unwind(|| run(seed));
-        takeovers += ran.unwrap_or_else(|_| panic!("IBID_REPLICATION_SEED={seed} fails"));
+        let seen = ran.unwrap_or_else(|_| panic!("IBID_REPLICATION_SEED={seed} fails"));
+        for (what, count) in seen.0 {
+            *all.0.entry(what).or_default() += count;
+        }
     }
-    assert!(takeovers > 0, "none was so far behind that it took all");
+    let missing: Vec<_> = WANTED.iter().filter(|wanted| !all.0.contains_key(*wanted)).collect();
+    assert!(missing.is_empty(), "no history had {missing:?} in it; they had {all:?}");
 }
 
 /// Returns a primary with a page, and replicas that have it.
@@ -520,7 +670,7 @@ fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
     assert!(matches!(late.store().snapshot().map(drop), Err(Error::Incomplete)));
     late.store().sync().unwrap();
     drop(receiver);
-    late.restart(true);
+    late.restart(End::Kill, &mut |_| 0);
     assert!(matches!(
         late.store().find_namespace("kept").map(drop),
         Err(Error::Incomplete)
@@ -542,6 +692,206 @@ fn a_replica_that_has_only_a_part_refuses_to_be_read_and_knows_after_a_crash() {
     assert_eq!(pages.get(b"ibid").unwrap().as_deref(), Some(&b"in the same place"[..]));
     drop((pages, receiver, sender));
     nodes.clear();
+}
+
+/// Returns a primary whose log does not reach back, a replica that has a part of its contents, and
+/// the number of parts that it has.
+fn interrupted() -> (Node, Node, u32) {
+    let primary = followed(0).remove(0);
+    let pages = primary.store().namespace("kept", Versions::Kept).unwrap();
+    for number in 0..20_u32 {
+        pages.put(&number.to_be_bytes(), &common::noise(300, number)).unwrap();
+    }
+    drop(pages);
+    primary.store().finish_encoding().unwrap();
+    primary.store().truncate_log(u64::MAX).unwrap();
+    let late = Node::new(Options::default().with_durability(Durability::None));
+    late.store().follow().unwrap();
+    let (parts, last) = take(&primary, &late, 9);
+    assert_eq!((parts, last), (9, Progress::Part));
+    (primary, late, parts)
+}
+
+/// Takes answers of one part each until the replica is up to date, or has so many parts. Returns
+/// how many it took, and what the last answer brought.
+fn take(primary: &Node, replica: &Node, most: u32) -> (u32, Progress) {
+    let mut sender = Sender::new(primary.store()).unwrap().with_message_bytes(1);
+    let mut receiver = Receiver::new(replica.store()).unwrap();
+    let mut parts = 0;
+    loop {
+        let progress = receiver
+            .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
+            .unwrap();
+        parts += u32::from(matches!(progress, Progress::Began | Progress::Part | Progress::Whole));
+        if parts == most || progress.is_current() {
+            return (parts, progress);
+        }
+    }
+}
+
+#[test]
+fn a_copy_continues_after_its_primary_was_opened_again_unless_that_has_changed() {
+    let (mut primary, late, before) = interrupted();
+    primary.restart(End::PowerFailure, &mut |_| 0);
+    let (after, _) = take(&primary, &late, u32::MAX);
+    let (mut primary, other, _) = interrupted();
+    // Another replica, for the number of parts of a whole copy.
+    let whole = Node::new(other.options);
+    whole.store().follow().unwrap();
+    let (all, _) = take(&primary, &whole, u32::MAX);
+    assert_eq!(before + after, all);
+
+    primary.restart(End::Close, &mut |_| 0);
+    let pages = primary.store().namespace("kept", Versions::Kept).unwrap();
+    pages.put(b"idem", b"the same").unwrap();
+    drop(pages);
+    let (after, began) = take(&primary, &other, 1);
+    assert_eq!((after, began), (1, Progress::Began));
+    let (after, _) = take(&primary, &other, u32::MAX);
+    assert!(after > before, "it took only {after} parts after it began again");
+    for replica in [late, other, whole] {
+        let found = replica.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_has_begun_is_of_one_store_only() {
+    let (_, late, _) = interrupted();
+    let other = followed(0).remove(0);
+    let refused = catch_up(&other, &late);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refusal::OtherStore))),
+        "{refused:?}"
+    );
+    assert!(late.is_copying());
+    assert!(matches!(
+        late.store().compact(&mut |_| ControlFlow::Continue(())),
+        Err(Error::Incomplete)
+    ));
+}
+
+/// A connection to a primary that breaks at some of the requests, each after an answer or before.
+struct Breaking<'s> {
+    primary: &'s Store,
+    sender: Option<Sender>,
+    asked: u32,
+    /// The requests whose answers are lost.
+    lost: std::ops::Range<u32>,
+}
+
+impl<'s> Breaking<'s> {
+    fn new(primary: &'s Node, lost: std::ops::Range<u32>) -> Self {
+        Breaking {
+            primary: primary.store(),
+            sender: None,
+            asked: 0,
+            lost,
+        }
+    }
+}
+
+impl Oplog for Breaking<'_> {
+    fn answer(&mut self, request: &[u8], _stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
+        let sender = match &mut self.sender {
+            Some(sender) => sender,
+            none => none.insert(Sender::new(self.primary)?.with_message_bytes(1)),
+        };
+        let answer = sender.answer(request)?;
+        self.asked += 1;
+        if self.lost.contains(&(self.asked - 1)) {
+            self.sender = None;
+            let (operation, address, found) = ("receive from", String::new(), "it broke".to_owned());
+            return Err(Error::Network {
+                operation,
+                address,
+                found,
+            });
+        }
+        Ok(Some(answer))
+    }
+}
+
+fn take_over(new: &Node, log: &mut dyn Oplog, force: bool) -> Result<replicate::TakenOver, Error> {
+    let never = AtomicBool::new(false);
+    let taken = replicate::take_over(new.store(), log, force, &never, &mut |_| {})?;
+    Ok(taken.expect("nothing stops it"))
+}
+
+#[test]
+fn a_replica_that_takes_over_has_all_that_the_old_primary_acknowledged() {
+    // The connection breaks while the rest is on its way: at the third request the replica fences.
+    let nodes = followed(2);
+    let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
+    pages.put(b"idem", b"the same").unwrap();
+    let taken = take_over(&nodes[1], &mut Breaking::new(&nodes[0], 3..4), false).unwrap();
+    assert_eq!((taken.epoch, taken.position), (1, nodes[0].position()));
+    assert_eq!(nodes[1].role(), Role::Primary);
+    assert_eq!(nodes[1].position(), taken.position + 1);
+    assert!(matches!(pages.put(b"idem", b""), Err(Error::Fenced { by: 2 })));
+    // It may be told again, by the same store.
+    let again = take_over(&nodes[1], &mut Breaking::new(&nodes[0], 0..0), false).unwrap();
+    assert_eq!(again, taken);
+    // Another replica that does not know of it does not take over, too.
+    let refused = take_over(&nodes[2], &mut Breaking::new(&nodes[0], 0..0), false);
+    assert!(matches!(refused, Err(Error::FencedBefore { by: 2 })), "{refused:?}");
+    assert_eq!(nodes[2].role(), Role::Replica);
+    catch_up(&nodes[1], &nodes[2]).unwrap();
+    let copy = nodes[2].store().find_namespace("kept").unwrap().unwrap();
+    assert_eq!(copy.get(b"idem").unwrap().as_deref(), Some(&b"the same"[..]));
+    // A replica writes nothing, and a later primary is not ended for an earlier one.
+    let refused = take_over(&nodes[1], &mut Breaking::new(&nodes[2], 0..0), false);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refusal::NotPrimary))),
+        "{refused:?}"
+    );
+    let refused = take_over(&nodes[0], &mut Breaking::new(&nodes[1], 0..0), false);
+    assert!(matches!(refused, Err(Error::Fenced { by: 2 })), "{refused:?}");
+    let other = followed(1);
+    let refused = take_over(&other[1], &mut Breaking::new(&nodes[1], 0..0), false);
+    assert!(
+        matches!(refused, Err(Error::Refused(Refusal::OtherStore))),
+        "{refused:?}"
+    );
+    assert_eq!(nodes[1].role(), Role::Primary);
+}
+
+#[test]
+fn a_fence_whose_answer_is_lost_needs_force_and_then_nothing_is_lost_either() {
+    let nodes = followed(1);
+    let pages = nodes[0].store().namespace("kept", Versions::Kept).unwrap();
+    // At the second request the replica fences.
+    let refused = take_over(&nodes[1], &mut Breaking::new(&nodes[0], 1..2), false);
+    assert!(matches!(refused, Err(Error::FencedBefore { by: 2 })), "{refused:?}");
+    assert!(matches!(pages.put(b"idem", b""), Err(Error::Fenced { by: 2 })));
+    take_over(&nodes[1], &mut Breaking::new(&nodes[0], 0..0), true).unwrap();
+    assert_eq!(nodes[1].store().log().unwrap().unwrap().epoch, 3);
+    assert!(matches!(pages.put(b"idem", b""), Err(Error::Fenced { by: 3 })));
+}
+
+#[test]
+fn a_fenced_primary_takes_back_its_place_only_in_a_later_epoch() {
+    let mut nodes = followed(2);
+    take_over(&nodes[1], &mut Breaking::new(&nodes[0], 0..0), false).unwrap();
+    let old = nodes[0].store();
+    assert!(matches!(old.promote(), Err(Error::Fenced { by: 2 })));
+    assert!(matches!(old.promote_to(2), Err(Error::Fenced { by: 2 })));
+    old.promote_to(3).unwrap();
+    old.namespace("kept", Versions::Kept)
+        .unwrap()
+        .put(b"idem", b"")
+        .unwrap();
+    // The other one is of an earlier epoch now.
+    catch_up(&nodes[0], &nodes[2]).unwrap();
+    let refused = catch_up(&nodes[1], &nodes[2]);
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Fenced))), "{refused:?}");
+    nodes[1].restart(End::PowerFailure, &mut |_| 0);
+    assert_eq!(nodes[1].role(), Role::Fenced { by: 3 });
+    let refused = nodes[2].store().promote_to(3);
+    assert!(
+        matches!(refused, Err(Error::OutOfRange { min: 4, found: 3, .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -655,7 +1005,7 @@ fn a_log_that_is_bounded_keeps_its_newest_entries() {
     // One that is told a smaller number when it is opened comes to it at once.
     drop(pages);
     primary.options.log_entries_max = Some(10);
-    primary.restart(false);
+    primary.restart(End::Close, &mut |_| 0);
     primary.store().sync().unwrap();
     assert!(
         (10..=13).contains(&(log(&primary).next - log(&primary).first)),

@@ -1,9 +1,11 @@
-//! Over TLS an eavesdropper reads no record, and only replicas with a trusted certificate follow.
+//! Over TLS an eavesdropper reads no record, and only replicas with a trusted certificate follow. Two
+//! ends that can't use TLS together learn why, and do not try again.
 
 mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::folder;
 use ibid_record::replicate::{self, net, net::tls};
 use ibid_record::{Error, Options, Store, Versions};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
 /// Longer than any message, and not compressible.
 const BODY: usize = 3 << 20;
@@ -96,7 +98,7 @@ fn follow(connection: net::Connection, store: &Store) -> Result<(), Error> {
 
 /// Serves a store with one record of noise while `work` is given its address, the record and a
 /// folder.
-fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &std::path::Path)) {
+fn served(tls: Option<&tls::Server>, work: impl FnOnce(SocketAddr, &[u8], &Path)) {
     let folder = folder();
     let options = Options::default().with_oplog(true);
     let store = Store::open(folder.path().join("primary"), options).unwrap();
@@ -157,6 +159,28 @@ fn an_eavesdropper_reads_a_record_only_without_tls() {
     }
 }
 
+/// How often each refusal is tried: its reason must come even if a connection breaks right after.
+const TIMES: usize = 5;
+
+/// Tries to follow without TLS, or with each of these, again and again. Each must be refused for
+/// its reason, and get nothing.
+fn assert_refused(address: SocketAddr, folder: &Path, clients: &[(Option<tls::Client>, tls::Fault)]) {
+    for (number, (client, expected)) in clients.iter().enumerate() {
+        let replica = Store::open(folder.join(number.to_string()), Options::default()).unwrap();
+        for _ in 0..TIMES {
+            let connection = match client {
+                Some(client) => net::Connection::to(address).with_tls(client.clone()),
+                None => net::Connection::to(address),
+            };
+            match follow(connection, &replica) {
+                Err(Error::Tls { fault, address: at }) => assert_eq!((&fault, at), (expected, address.to_string())),
+                other => panic!("{expected:?} expected, found {other:?}"),
+            }
+        }
+        assert!(replica.find_namespace("pages").unwrap().is_none(), "{expected:?}");
+    }
+}
+
 #[test]
 fn only_replicas_with_a_trusted_certificate_follow() {
     let [ours, other] = [Authority::new(), Authority::new()];
@@ -168,38 +192,89 @@ fn only_replicas_with_a_trusted_certificate_follow() {
         tls::Client::new(authority.as_bytes(), name, identity.map(Identity::shown)).unwrap()
     };
     served(Some(&server), |address, body, folder| {
+        let expected = |name: &str| tls::Fault::OtherName {
+            expected: name.to_owned(),
+            found: vec!["127.0.0.1".to_owned()],
+        };
         let refused = [
-            ("nobody", client(&ours_pem, "127.0.0.1", None)),
-            ("a stranger", client(&ours_pem, "127.0.0.1", Some(&stranger))),
             (
-                "a primary that is not believed",
-                client(&other_pem, "127.0.0.1", Some(&known)),
+                Some(client(&ours_pem, "127.0.0.1", None)),
+                tls::Fault::CertificateRequired,
             ),
-            ("another name", client(&ours_pem, "127.0.0.2", Some(&known))),
+            (
+                Some(client(&ours_pem, "127.0.0.1", Some(&stranger))),
+                tls::Fault::CertificateRefused {
+                    found: "DecryptError".to_owned(),
+                },
+            ),
+            (
+                Some(client(&other_pem, "127.0.0.1", Some(&known))),
+                tls::Fault::UnknownAuthority,
+            ),
+            (
+                Some(client(&ours_pem, "127.0.0.2", Some(&known))),
+                expected("127.0.0.2"),
+            ),
+            (
+                Some(client(&ours_pem, "db.example.org", Some(&known))),
+                expected("db.example.org"),
+            ),
+            (None, tls::Fault::OnlyTls),
         ];
-        for (number, (who, tls)) in refused.into_iter().enumerate() {
-            let replica = Store::open(folder.join(number.to_string()), Options::default()).unwrap();
-            let followed = follow(net::Connection::to(address).with_tls(tls), &replica);
-            assert!(
-                matches!(followed, Err(Error::Certificate { .. })),
-                "{who}: {followed:?}"
-            );
-            assert!(replica.find_namespace("pages").unwrap().is_none(), "{who}");
-        }
-        // A client without TLS gets nothing.
+        assert_refused(address, folder, &refused);
+        // A client without TLS is told so, and nothing else.
         let mut plain = TcpStream::connect(address).unwrap();
         plain.write_all(&40_u32.to_le_bytes()).unwrap();
         plain.write_all(&[0; 40]).unwrap();
         plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut answer = Vec::new();
-        let _ = plain.read_to_end(&mut answer); // the connection may be reset
-        assert!(answer.len() < 100 && !answer.starts_with(b"ibrp"), "{answer:?}");
+        plain.read_to_end(&mut answer).unwrap();
+        assert!(answer.len() == 7 && answer.starts_with(&[21, 3]), "{answer:?}");
 
         let replica = Store::open(folder.join("replica"), Options::default()).unwrap();
         let tls = client(&ours_pem, "127.0.0.1", Some(&known));
         follow(net::Connection::to(address).with_tls(tls), &replica).unwrap();
         let pages = replica.find_namespace("pages").unwrap().unwrap();
         assert!(pages.get(b"ibid").unwrap().as_deref() == Some(body));
+    });
+}
+
+#[test]
+fn a_store_that_is_served_without_tls_is_not_followed_over_tls() {
+    let authority = Authority::new();
+    let client = tls::Client::new(authority.pem().as_bytes(), "127.0.0.1", None).unwrap();
+    served(None, |address, _, folder| {
+        assert_refused(address, folder, &[(Some(client), tls::Fault::NoTls)]);
+    });
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_refused() {
+    let authority = Authority::new();
+    let key = KeyPair::generate().unwrap();
+    let mut parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    parameters.not_before = date_time_ymd(2001, 1, 1);
+    parameters.not_after = date_time_ymd(2002, 1, 1);
+    let old = Identity {
+        certificate: parameters.signed_by(&key, &authority.0).unwrap().pem(),
+        key: key.serialize_pem(),
+    };
+    let server = tls::Server::new(old.shown(), None).unwrap();
+    let client = tls::Client::new(authority.pem().as_bytes(), "127.0.0.1", None).unwrap();
+    served(Some(&server), |address, _, folder| {
+        let replica = Store::open(folder.join("replica"), Options::default()).unwrap();
+        let refused = follow(net::Connection::to(address).with_tls(client), &replica).unwrap_err();
+        assert!(refused.to_string().contains("expired"), "{refused}");
+        assert!(
+            matches!(
+                &refused,
+                Error::Tls {
+                    fault: tls::Fault::UnusableCertificate { .. },
+                    ..
+                }
+            ),
+            "{refused:?}"
+        );
     });
 }
 

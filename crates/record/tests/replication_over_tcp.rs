@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::folder;
-use ibid_record::replicate::{self, net};
+use ibid_record::replicate::{self, Oplog, Progress, Receiver, net};
 use ibid_record::{Options, Role, Store, Versions};
 
 const RECORDS: u32 = 2000;
@@ -48,6 +48,98 @@ fn follows_in_another_process() {
     replicate::follow(&store, &mut log, &never, &mut |_| {}).unwrap();
 }
 
+/// Ends a server even if the test fails.
+struct Stops<'s>(&'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_copy_continues_over_another_connection_while_the_primary_changes() {
+    let folder = folder();
+    let store = primary(folder.path());
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let body = |number: u32| common::noise(1 << 20, number); // as much as a message has
+    for number in 0..5_u32 {
+        pages.put(&number.to_be_bytes(), &body(number)).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    store.truncate_log(u64::MAX).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| net::serve(&store, &listener, None, &stop));
+        let stops = Stops(&stop);
+        let copy = Store::open(folder.path().join("replica"), Options::default()).unwrap();
+        copy.follow().unwrap();
+        let mut parts = Vec::new();
+        // Each answer comes over a connection of its own.
+        for number in 0.. {
+            let mut receiver = Receiver::new(&copy).unwrap();
+            let mut step = || {
+                let answer = net::Connection::to(address).answer(&receiver.ask().unwrap(), &stop);
+                receiver.take(&answer.unwrap().expect("it is not stopped")).unwrap()
+            };
+            let mut progress = step();
+            if progress == Progress::Nothing {
+                progress = step(); // it was told to copy the whole store
+            }
+            if progress.is_current() {
+                break;
+            }
+            parts.push(progress);
+            pages.put(b"meanwhile", &[number]).unwrap();
+            assert!(number < 20, "{parts:?}");
+        }
+        assert_eq!(
+            parts.iter().filter(|&&progress| progress == Progress::Began).count(),
+            1,
+            "{parts:?}"
+        );
+        assert!(
+            parts.iter().filter(|&&progress| progress == Progress::Part).count() >= 3,
+            "{parts:?}"
+        );
+        let copied = copy.find_namespace("pages").unwrap().unwrap();
+        for number in 0..5_u32 {
+            assert!(copied.get(&number.to_be_bytes()).unwrap() == Some(body(number)));
+        }
+        assert_eq!(copied.get(b"meanwhile").unwrap(), pages.get(b"meanwhile").unwrap());
+        drop(stops);
+        serving.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_store_that_has_only_a_part_is_not_served() {
+    let folder = folder();
+    let store = primary(folder.path());
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for number in 0..3_u32 {
+        pages
+            .put(&number.to_be_bytes(), &common::noise(1 << 20, number))
+            .unwrap();
+    }
+    store.truncate_log(u64::MAX).unwrap();
+    let part = Store::open(folder.path().join("part"), Options::default()).unwrap();
+    part.follow().unwrap();
+    let mut sender = replicate::Sender::new(&store).unwrap();
+    let mut receiver = Receiver::new(&part).unwrap();
+    while receiver
+        .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
+        .unwrap()
+        != Progress::Began
+    {}
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let never = AtomicBool::new(false);
+    let refused = net::serve(&part, &listener, None, &never);
+    assert!(matches!(refused, Err(ibid_record::Error::Incomplete)), "{refused:?}");
+}
+
 #[test]
 fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
     let folder = folder();
@@ -59,13 +151,6 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| net::serve(&store, &listener, None, &stop));
-        // Ends the server even if the test fails.
-        struct Stops<'s>(&'s AtomicBool);
-        impl Drop for Stops<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
         let stops = Stops(&stop);
         for round in 0..4 {
             let mut child = child(address, &replica);

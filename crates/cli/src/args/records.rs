@@ -466,11 +466,39 @@ impl FromStr for Followed {
     }
 }
 
+/// The options for TLS with a store that is served.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct ConnectionArgs {
+    /// Connect over TLS, and trust only certificates of these authorities (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authority: Option<PathBuf>,
+    /// Require a certificate for this name or address [default: HOST]
+    #[arg(long, value_name = "NAME", requires = "authority")]
+    pub(crate) server_name: Option<String>,
+    /// Show this certificate (PEM) to a store that answers only known replicas
+    #[arg(long, value_name = "FILE", requires = "authority", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Use this private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
+    /// Give up after N tries in a row without an answer, a second apart [default: 10 if the command
+    /// ends by itself, else no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) tries: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Follows another store until you press Ctrl-C. If it is stopped or killed, the next run continues where it was. If \
-the connection fails, it says so and tries again. You can read a replica like any store, but not write to it until \
-you run `ibid records promote`.
+Follows another store until you press Ctrl-C. If it is stopped or killed, the next run continues where it was. You \
+can read a replica like any store, but not write to it until you run `ibid records promote`.
+
+A replica that is new, or was away for longer than the log of its primary reaches, copies the whole store, and cannot \
+be read before the copy is complete. If the copy is interrupted, the next run continues it, or begins it again if the \
+primary has changed since.
+
+If there is no answer, it says why, once, and tries again every second. With --once it gives up after 10 tries. If the \
+other store is a wrong one, or there can be no TLS with it, the command ends at once with an error.
 
 A store that was a primary, as the old one is after another was promoted, would lose the changes that the new \
 primary does not have: add --discard to accept that. A store that has records and was never a primary or replica is \
@@ -485,18 +513,6 @@ pub(crate) struct ReplicateArgs {
     /// Follow the store served at HOST:PORT, or published at nats://HOST:PORT/NAME
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) from: Followed,
-    /// Connect over TLS, and trust only certificates of these authorities (PEM)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) authority: Option<PathBuf>,
-    /// Require a certificate for this name or address [default: HOST]
-    #[arg(long, value_name = "NAME", requires = "authority")]
-    pub(crate) server_name: Option<String>,
-    /// Show this certificate (PEM) to a store that answers only known replicas
-    #[arg(long, value_name = "FILE", requires = "authority", requires = "private_key")]
-    pub(crate) certificate: Option<PathBuf>,
-    /// Use this private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    pub(crate) private_key: Option<PathBuf>,
     /// Stop as soon as the replica is up to date
     #[arg(long)]
     pub(crate) once: bool,
@@ -508,23 +524,41 @@ pub(crate) struct ReplicateArgs {
     #[arg(long)]
     pub(crate) encrypted: bool,
     #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stop the old primary first. Changes that it acknowledges after the promotion are lost, and so are those that no \
-replica has. It learns of the promotion only from a store that knows, or when it publishes after the new primary \
-did.
+With --fence, no change is lost: the old primary, which must be served, writes no more from then on, also after it is \
+opened again. The replica takes what the old one has acknowledged until then, and is promoted. If the old primary \
+cannot be reached, nothing is promoted. On a store that was promoted before, --fence only ends the writing of the old \
+primary.
+
+Without --fence, stop the old primary first. Changes that no replica has are lost, and so are those that the old \
+primary acknowledges after the promotion. It learns of the promotion only from a store that knows, or when it \
+publishes after the new primary did.
 
 To publish where the old primary did, a replica must have all that was published, or it is refused there. Run `ibid \
 records replicate --once` first, and promote then.
 
+A store that was fenced refuses to be promoted, and so does a replica whose primary was fenced before: another store \
+may have taken the place. Add --force if none has, or if that one is lost.
+
 Examples:
-  ibid records replicate --from nats://127.0.0.1:4222/wiki --store ~/replica --once
+  ibid records promote --store ~/replica --fence 127.0.0.1:7117
   ibid records promote --store ~/replica
   ibid records serve --publish nats://127.0.0.1:4222/wiki --store ~/replica")]
 pub(crate) struct PromoteArgs {
+    /// End the writing of the primary served at HOST:PORT first, and take all that it has
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) fence: Option<Followed>,
+    /// Promote even if another store may have been promoted
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

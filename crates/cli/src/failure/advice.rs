@@ -9,6 +9,7 @@ use std::io::{Error as IoError, ErrorKind as IoErrorKind};
 use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
+use ibid_record::replicate::net::tls;
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -192,7 +193,8 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::NoSuchKey { .. } => "`ibid records scan --keys-only` lists the keys.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
-            "Restore the store from a copy. `ibid records verify` lists all that is damaged."
+            "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \
+             that is damaged."
         }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
         RecordError::Encrypted { .. } => GIVE_PASSWORD,
@@ -201,17 +203,22 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         }
         RecordError::IsReplica => "Write to its primary, or make this store the primary with `ibid records promote`.",
         RecordError::Fenced { .. } => {
-            "Write to that one. `ibid records replicate --discard` makes this store its replica."
+            "Write to that one. `ibid records replicate --discard` makes this store its replica. If that one is lost, \
+             or was never promoted, make this store the primary again with `ibid records promote --force`."
         }
-        RecordError::Incomplete => "Run `ibid records replicate --once` first.",
+        RecordError::FencedBefore { .. } => "If one was, follow that one. If none was, or it is lost, add --force.",
+        RecordError::Incomplete => {
+            "Run `ibid records replicate --once` with the address of its primary, which continues the copy."
+        }
         RecordError::NoLog => "Start the replica in an empty folder.",
         RecordError::Diverged { .. } => "Start the replica again in an empty folder.",
         RecordError::Message(_) => "Check that the other end runs the same version of ibid.",
         RecordError::NothingPublished { .. } => "Publish the primary's log with `ibid records serve --publish`.",
         RecordError::Network { .. } => "Check that the other store is served and that you can reach it.",
         RecordError::Certificate { .. } => {
-            "Check that certificate, private key and name belong together, and that both ends use TLS."
+            "Check the files that --authority, --certificate, --private-key and --clients give, and --server-name."
         }
+        RecordError::Tls { fault, .. } => on_tls(fault),
         RecordError::StalePrimary { .. } => "Follow the store that was promoted.",
         RecordError::StreamDiffers { .. } => {
             "Replicate what was published into an empty folder, promote that store and let it publish; \
@@ -227,11 +234,31 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
             Refusal::OtherEpoch => "Follow that one, or start again in an empty folder.",
             Refusal::Fenced => "Follow the store that was promoted.",
             Refusal::Incomplete => "Wait until it has all.",
+            Refusal::NotPrimary => "Give the address of the primary, or leave out --fence.",
+            Refusal::LaterEpoch => "Follow that one.",
         },
         RecordError::WriterEnded => "Run the command again.",
         _ => return None,
     };
     Some(advice.into())
+}
+
+/// Returns the advice for two ends that can't use TLS together.
+fn on_tls(fault: &tls::Fault) -> &'static str {
+    match fault {
+        tls::Fault::UnknownAuthority => "Give the authority of its certificate with --authority.",
+        tls::Fault::OtherName { .. } => {
+            "Connect to a name that its certificate has, or give that with --server-name if the store is served."
+        }
+        tls::Fault::UnusableCertificate { .. } => "Give the other end another certificate, and check the clocks.",
+        tls::Fault::CertificateRequired => "Give a certificate that it trusts with --certificate and --private-key.",
+        tls::Fault::CertificateRefused { .. } => {
+            "Give a certificate of an authority that it trusts, or add the authority at the other end."
+        }
+        tls::Fault::NoTls => "Leave out --authority, or start the other end with a certificate.",
+        tls::Fault::OnlyTls => "Give the authority of its certificate with --authority.",
+        _ => "Check that both ends use TLS 1.3.",
+    }
 }
 
 /// Returns the advice for an error between a record store and the disk.

@@ -222,9 +222,35 @@ pub(crate) fn records_published(at: &Address) {
     line(&format!("published at {at}; press Ctrl-C to stop"));
 }
 
-/// Prints that a log can't be reached and will be retried.
-pub(crate) fn records_retrying(why: &str) {
-    line(&format!("{why}; trying again, press Ctrl-C to stop"));
+/// Prints that a log can't be reached and will be retried, up to a number of tries if there is one.
+pub(crate) fn records_retrying(why: &str, tries: Option<u64>) {
+    let most = tries.map_or_else(String::new, |tries| {
+        format!(", {} at most", counted(tries, "time", "times"))
+    });
+    line(&format!("{why}; trying again{most}, press Ctrl-C to stop"));
+}
+
+/// How the copy of a whole store comes along.
+pub(crate) enum Copying {
+    Begins,
+    Continues,
+    Again,
+}
+
+/// Says that a replica copies the whole store.
+pub(crate) fn records_copying(how: Copying) {
+    line(match how {
+        Copying::Begins => "copying the whole store, which can be read when all of it is here",
+        Copying::Continues => "continuing the copy of the whole store",
+        Copying::Again => "copying the whole store again from its beginning: it has changed since the copy began",
+    });
+}
+
+/// Says that a store which is served was fenced.
+pub(crate) fn records_fenced(by: u64) {
+    line(&format!(
+        "another store takes the place of this one, in epoch {by}; this one takes no more changes"
+    ));
 }
 
 /// Warns of a key whose password is cheap to guess. The key is created nevertheless.

@@ -8,7 +8,10 @@ mod documents;
 mod images;
 mod interrupted;
 mod json;
+mod killed_replicas;
 mod memory;
+#[path = "../../../record/tests/replication_over_nats/servers.rs"]
+mod nats_servers;
 mod output;
 mod passwords;
 #[path = "../../../record/tests/replication_over_nats/ports.rs"]
@@ -17,6 +20,7 @@ mod profiles;
 mod pruning;
 mod publishing;
 mod records;
+mod replicas;
 mod restoring;
 mod selecting;
 mod sources;

@@ -4,57 +4,37 @@
 //! by `IBID_NATS_SERVER`. Without `--ignored`, cargo lists these tests as ignored; with it, a
 //! missing server is a failure.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::ops::Deref;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 
 use crate::ports::free_port;
-use crate::records::write_identity;
-use crate::support::{Home, Ran, noise, run, signal};
+use crate::replicas::{KNOWN, Running, Stores, write_identities};
+use crate::support::noise;
 
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Running {
-    /// Waits until the program prints `what`. Returns everything printed so far.
-    fn says(&mut self, what: &str) -> String {
-        let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap());
-        let mut said = String::new();
-        while !said.contains(what) {
-            let read = lines.read_line(&mut said).unwrap();
-            assert!(read > 0, "it says only: {said}");
-        }
-        said
-    }
-
-    /// Stops the program and returns its exit code.
-    fn end(mut self) -> Option<i32> {
-        signal(&self.0, Signal::TERM);
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
+/// Stores, and the port of a server.
 struct World {
-    home: Home,
+    stores: Stores,
     port: u16,
+}
+
+impl Deref for World {
+    type Target = Stores;
+
+    fn deref(&self) -> &Stores {
+        &self.stores
+    }
 }
 
 impl World {
     fn new() -> World {
-        let home = Home::bare();
-        let port = free_port();
-        World { home, port }
+        World {
+            stores: Stores::new(),
+            port: free_port(),
+        }
     }
 
     fn server(&self) -> Running {
@@ -72,12 +52,9 @@ impl World {
             "--jetstream",
             "--store_dir",
         ]);
-        let started = command
-            .arg(self.home.path("nats"))
-            .args(told)
-            .stderr(Stdio::null())
-            .spawn();
-        let server = Running(started.unwrap_or_else(|error| {
+        command.arg(self.home.path("nats")).args(told).stderr(Stdio::null());
+        let started = command.spawn();
+        let server = Running::new(started.unwrap_or_else(|error| {
             panic!("cannot start {program:?}: {error}; install nats-server, or name it by IBID_NATS_SERVER")
         }));
         let begun = Instant::now();
@@ -90,25 +67,6 @@ impl World {
 
     fn address(&self) -> String {
         format!("nats://127.0.0.1:{}/wiki", self.port)
-    }
-
-    fn start(&self, store: &str, arguments: &[&str]) -> Running {
-        let mut command = self.home.ibid(["records"]);
-        command.args(arguments).env("IBID_STORE", self.home.path(store));
-        Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
-    }
-
-    fn run(&self, store: &str, arguments: &[&str]) -> Ran {
-        let mut command = self.home.ibid(["records"]);
-        command.args(arguments).env("IBID_STORE", self.home.path(store));
-        run(command.stdin(Stdio::null()))
-    }
-
-    #[track_caller]
-    fn ok(&self, store: &str, arguments: &[&str]) -> String {
-        let ran = self.run(store, arguments);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        ran.out
     }
 
     #[track_caller]
@@ -171,7 +129,7 @@ fn a_replica_reads_what_was_published_and_takes_over() {
     world.ok("store", &["put", "lost"]);
     let refused = world.run("store", &["serve", "--publish", &address]);
     assert!(
-        refused.code == 1 && refused.err.contains("promoted, to epoch 2"),
+        refused.code == 1 && refused.err.contains("takes its place, in epoch 2"),
         "{refused:?}"
     );
     let refused = world.run("store", &["replicate", "--from", &address, "--once"]);
@@ -192,18 +150,12 @@ fn a_replica_reads_what_was_published_and_takes_over() {
 
 #[test]
 #[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
-fn over_tls_both_ends_show_a_certificate() {
-    let world = World::new();
-    let mut parameters = CertificateParams::default();
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
-    world.home.write("ca.pem", authority.pem());
-    for name in ["server", "store"] {
-        write_identity(&world.home, name, &authority);
-    }
+fn over_tls_both_ends_show_a_certificate_and_a_wrong_one_is_an_error() {
+    let (world, plain) = (World::new(), World::new());
+    write_identities(&world.home);
     let told = [
-        ("--tlscert", "server.pem"),
-        ("--tlskey", "server.key"),
+        ("--tlscert", "primary.pem"),
+        ("--tlskey", "primary.key"),
         ("--tlscacert", "ca.pem"),
     ];
     let mut told: Vec<String> = told
@@ -211,35 +163,160 @@ fn over_tls_both_ends_show_a_certificate() {
         .map(|(option, file)| format!("{option}={}", world.home.path(file).display()))
         .collect();
     told.extend(["--tls".to_owned(), "--tlsverify".to_owned()]);
-    let _server = world.server_told(&told);
-    let address = world.address();
+    let _servers = (world.server_told(&told), plain.server());
+    let (address, without) = (world.address(), plain.address());
     world.ok("store", &["put", "a"]);
 
-    // Without TLS it keeps trying, and prints what it needs.
-    let mut plain = world.start("store", &["serve", "--publish", &address]);
-    let said = plain.says("trying again");
-    assert!(said.contains("requires TLS"), "{said}");
-    assert_eq!(plain.end(), Some(0));
-    let refused = world.run("store", &["serve", "--publish", &address, "--authority", "ca.pem"]);
-    assert!(refused.code == 1 && refused.err.contains("not trusted"), "{refused:?}");
-    let tls = [
-        "--authority",
-        "ca.pem",
-        "--certificate",
-        "store.pem",
-        "--private-key",
-        "store.key",
-    ];
-    let unused = world.run("store", &[&["serve", "--publish", &address], &tls[2..]].concat());
+    let ours = ["--authority", "ca.pem"];
+    let stranger = ["--certificate", "stranger.pem", "--private-key", "stranger.key"];
+    for (address, tls, what) in [
+        (&address, vec![], "it expects TLS, and this end does not use TLS"),
+        (&address, ours.to_vec(), "it expects a certificate, and none was shown"),
+        (
+            &address,
+            [&ours[..], &stranger].concat(),
+            "it expects a certificate that it trusts, and refuses the one that was shown",
+        ),
+        (
+            &address,
+            [&["--authority", "other.pem"], &KNOWN[2..]].concat(),
+            "a certificate of a trusted authority was expected",
+        ),
+        (&without, KNOWN.to_vec(), "TLS was expected, and it does not use TLS"),
+    ] {
+        // They would go on for ever, and so would the test.
+        for arguments in [
+            &["serve", "--publish", address][..],
+            &["replicate", "--from", address],
+            &["replicate", "--once", "--from", address],
+        ] {
+            let store = if arguments[0] == "serve" { "store" } else { "replica" };
+            let said = world.fails(store, &[arguments, &tls[..]].concat(), what);
+            assert!(
+                said.contains("no connection to 127.0.0.1:") && said.lines().count() == 1,
+                "{said}"
+            );
+        }
+    }
+    let unused = world.run("store", &[&["serve", "--publish", &address], &KNOWN[2..]].concat());
     assert!(unused.code == 2 && unused.err.contains("--authority"), "{unused:?}");
-    let mut publishing = world.start("store", &[&["serve", "--publish", &address], &tls[..]].concat());
+    let mut publishing = world.start("store", &[&["serve", "--publish", &address], &KNOWN[..]].concat());
     publishing.says("published at");
     let replicate = ["replicate", "--once", "--from", &address];
-    let named = world.run("replica", &[&replicate[..], &tls, &["--server-name", "b"]].concat());
+    let named = world.run("replica", &[&replicate[..], &KNOWN, &["--server-name", "b"]].concat());
     assert!(named.code == 2 && named.err.contains("--server-name"), "{named:?}");
-    world.ok("replica", &[&replicate[..], &tls].concat());
+    world.ok("replica", &[&replicate[..], &KNOWN].concat());
     assert_eq!(publishing.end(), Some(0));
     assert_eq!(world.ok("replica", &["scan"]), world.ok("store", &["scan"]));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn where_nothing_is_published_it_tries_a_number_of_times_and_then_fails() {
+    let world = World::new();
+    let address = world.address();
+    let replicate = ["replicate", "--once", "--tries", "2", "--from", &address];
+    world.fails("replica", &replicate, "connection refused; gave up after 2 tries");
+    let _server = world.server();
+    let what = "nothing is published at nats://127.0.0.1:";
+    let said = world.fails("replica", &replicate, what);
+    assert!(
+        said.contains("; gave up after 2 tries. Publish the primary's log"),
+        "{said}"
+    );
+    assert_eq!(said.matches("trying again").count(), 1, "{said}");
+    // Of another name there is nothing either.
+    world.ok("store", &["put", "a"]);
+    let publishing = world.publish("store");
+    let other = format!("nats://127.0.0.1:{}/wikis", world.port);
+    world.fails(
+        "replica",
+        &["replicate", "--once", "--tries", "1", "--from", &other],
+        what,
+    );
+    world.ok("replica", &["replicate", "--once", "--from", &address]);
+    assert_eq!(publishing.end(), Some(0));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn who_has_no_right_login_is_told_so() {
+    let world = World::new();
+    let _server = world.server_told(&["--user=me".to_owned(), "--pass=secret".to_owned()]);
+    world.ok("store", &["put", "a"]);
+    let at = |login: &str| format!("nats://{login}127.0.0.1:{}/wiki", world.port);
+    let mut publishing = world.start("store", &["serve", "--publish", &at("me:secret@")]);
+    publishing.says("published at nats://127.0.0.1:");
+    for login in ["", "me:other@", "you:secret@", "secret@"] {
+        let replicate = ["replicate", "--once", "--tries", "1", "--from", &at(login)];
+        let said = world.fails(
+            "replica",
+            &replicate,
+            "wrong user, password or token; gave up after 1 try",
+        );
+        assert!(!said.contains("secret"), "{said}");
+    }
+    world.ok("replica", &["replicate", "--once", "--from", &at("me:secret@")]);
+    assert_eq!(publishing.end(), Some(0));
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn a_copy_that_was_interrupted_continues() {
+    let world = World::new();
+    let address = world.address();
+    let _server = world.server();
+    world.load("store", 4_000_000, 1);
+    let publishing = world.publish("store");
+    let replicate = ["replicate", "--once", "--from", &address];
+    world.interrupt_a_copy("replica", &address, Signal::KILL);
+    publishing.kill();
+    let publishing = world.publish("store");
+    let went_on = world.run("replica", &replicate);
+    assert!(
+        went_on.code == 0 && went_on.err.contains("continuing the copy"),
+        "{went_on:?}"
+    );
+    world.interrupt_a_copy("late", &address, Signal::KILL);
+    assert_eq!(publishing.end(), Some(0));
+    world.ok("store", &["put", "new"]);
+    let publishing = world.publish("store");
+    let again = world.run("late", &replicate);
+    assert!(
+        again.code == 0 && again.err.contains("again from its beginning"),
+        "{again:?}"
+    );
+    world.ok("replica", &replicate);
+    assert_eq!(publishing.end(), Some(0));
+    for replica in ["replica", "late"] {
+        world.assert_same("store", replica);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid --test cli publishing -- --ignored"]
+fn a_primary_that_publishes_is_fenced_over_tcp_and_hands_over_the_rest() {
+    let world = World::new();
+    let (at, port) = (world.address(), free_port());
+    let _server = world.server();
+    world.load("store", 100_000, 1);
+    let served = format!("127.0.0.1:{port}");
+    let serve = ["serve", "--publish", &at, "--listen", &served];
+    let mut primary = world.start("store", &serve);
+    primary.says("published at");
+    for replica in ["replica", "other"] {
+        world.ok(replica, &["replicate", "--once", "--from", &at]);
+    }
+    world.ok("replica", &["promote", "--fence", &served]);
+    primary.says("another store takes the place of this one");
+    // It goes on answering, and says why it does not publish when it is stopped.
+    assert_eq!(primary.end(), Some(1));
+    world.fails("store", &["put", "lost"], "was fenced");
+    world.ok("replica", &["put", "new"]);
+    let publishing = world.publish("replica");
+    world.ok("other", &["replicate", "--once", "--from", &at]);
+    assert_eq!(publishing.end(), Some(0));
+    world.assert_same("replica", "other");
 }
 
 #[test]

@@ -26,10 +26,12 @@ const TABLE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 4;
 
 const REQUEST_ENTRIES: u8 = 1;
 const REQUEST_TRANSFER: u8 = 2;
+const REQUEST_FENCE: u8 = 4;
 const ANSWER_ENTRIES: u8 = 16;
 const ANSWER_TAKE_ALL: u8 = 17;
 const ANSWER_CHUNK: u8 = 18;
 const ANSWER_REFUSED: u8 = 19;
+const ANSWER_FENCED: u8 = 22;
 
 /// A request of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,11 @@ pub enum Query {
         /// Its key.
         key: Vec<u8>,
     },
+    /// That a primary writes nothing more, because another store takes its place.
+    Fence {
+        /// The epoch that the other store is the primary of, or will be.
+        by: u64,
+    },
 }
 
 /// The answer to a [`Request`].
@@ -83,6 +90,21 @@ pub enum Response {
     TransferPage(TransferPage),
     /// No data.
     Refused(Refusal),
+    /// The store writes nothing more.
+    Fenced(Fenced),
+}
+
+/// A store that was told to write nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced {
+    /// The id of the store.
+    pub store: [u8; STORE_ID_BYTES],
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The epoch for which it was told before; 0 if it was a primary until now.
+    pub before: u64,
+    /// Position after its last log entry.
+    pub next: u64,
 }
 
 /// Why a request is refused.
@@ -98,6 +120,10 @@ pub enum Refusal {
     Fenced,
     /// This store is incomplete itself.
     Incomplete,
+    /// This store is a replica, and can't be fenced.
+    NotPrimary,
+    /// This store is the primary of the epoch for which it should be fenced, or of a later one.
+    LaterEpoch,
 }
 
 /// A batch of log entries with their bodies.
@@ -215,6 +241,11 @@ impl Request {
                 wire::put_bytes(&mut out, key);
                 close(out)
             }
+            Query::Fence { by } => {
+                let mut out = begin(REQUEST_FENCE, &self.store, self.epoch);
+                wire::put_varint(&mut out, *by);
+                close(out)
+            }
         }
     }
 
@@ -238,6 +269,9 @@ impl Request {
                 transfer: reader.u64("what names a transfer")?,
                 table: reader.u8("table")?,
                 key: reader.bytes("key of a table", TABLE_KEY_BYTES_MAX)?.to_vec(),
+            },
+            REQUEST_FENCE => Query::Fence {
+                by: reader.varint("epoch")?,
             },
             found => {
                 let (field, found) = ("kind of a request", found.into());
@@ -287,7 +321,15 @@ impl Response {
                     Refusal::OtherEpoch => 3,
                     Refusal::Fenced => 4,
                     Refusal::Incomplete => 5,
+                    Refusal::NotPrimary => 6,
+                    Refusal::LaterEpoch => 7,
                 });
+                close(out)
+            }
+            Response::Fenced(fenced) => {
+                let mut out = begin(ANSWER_FENCED, &fenced.store, fenced.epoch);
+                wire::put_varint(&mut out, fenced.before);
+                wire::put_varint(&mut out, fenced.next);
                 close(out)
             }
         }
@@ -335,10 +377,18 @@ impl Response {
                 3 => Refusal::OtherEpoch,
                 4 => Refusal::Fenced,
                 5 => Refusal::Incomplete,
+                6 => Refusal::NotPrimary,
+                7 => Refusal::LaterEpoch,
                 found => {
                     let (field, found) = ("reason", found.into());
                     return Err(Error::Unknown { field, found });
                 }
+            }),
+            ANSWER_FENCED => Response::Fenced(Fenced {
+                store,
+                epoch,
+                before: reader.varint("epoch")?,
+                next: reader.varint_in("position", 1, NUMBER_MAX)?,
             }),
             found => {
                 let (field, found) = ("kind of an answer", found.into());

@@ -39,8 +39,8 @@ pub use commit_log::{
 };
 pub use entry::{EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, key_of, split_key};
 pub use message::{
-    BatchContents, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody, TableRow,
-    TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
+    BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody,
+    TableRow, TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
 };
 pub use oplog::{
     DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,

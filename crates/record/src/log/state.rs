@@ -11,7 +11,8 @@ use crate::error::Error;
 pub struct Log {
     /// The role of the store.
     pub role: Role,
-    /// The epoch: the number of promotions among these stores.
+    /// The number of the epoch, which grows with each promotion. That of the first primary is 1; that
+    /// of a replica that has received nothing yet is 0.
     pub epoch: u64,
     /// The position of the first entry that is kept.
     pub first: u64,

@@ -32,7 +32,10 @@ pub mod net;
 mod page_builder;
 mod receive;
 mod send;
+mod take_over;
+mod transfers;
 
 pub use follow::{Oplog, follow};
 pub use receive::{Progress, Receiver};
 pub use send::{Sender, Traffic};
+pub use take_over::{TakenOver, take_over};

@@ -34,6 +34,9 @@ pub enum Progress {
         /// The position of the next entry that the primary will write.
         head: u64,
     },
+    /// The first part of all contents; more parts follow. What the replica had is removed, also
+    /// the parts of an earlier transfer that cannot continue.
+    Began,
     /// A part of all contents; more parts follow.
     Part,
     /// The last part of all contents.
@@ -128,6 +131,8 @@ impl Receiver {
                 check(&state, chunk.store, chunk.epoch)?;
                 self.chunk(&state, &chunk)
             }
+            // It was not asked for.
+            Response::Fenced(_) => Ok(Progress::Nothing),
         }
     }
 
@@ -165,8 +170,9 @@ impl Receiver {
         let decoded = contents.entries.iter().map(|entry| LogEntry::decode(entry));
         let mut entries = decoded.collect::<Result<Vec<_>, _>>()?;
         let mut bodies = match self.bodies(&entries, &contents.bodies) {
-            Err(Error::Damaged { .. }) if !self.whole => {
-                // The primary has the body that is missing here.
+            Err(Error::Damaged { .. }) => {
+                // A base is damaged here, or was removed since if the answer is late. The primary
+                // has the body.
                 self.whole = true;
                 return Ok(Progress::Nothing);
             }
@@ -256,20 +262,21 @@ impl Receiver {
     }
 
     fn chunk(&mut self, state: &LogState, chunk: &TransferPage) -> Result<Progress, Error> {
-        let begins = chunk.table == 0 && chunk.key.is_empty();
-        let clear = || {
-            let (transfer, epoch) = (chunk.transfer, chunk.epoch);
-            self.store.ask(
-                Command::Log(LogCommand::BeginTransfer { transfer, epoch }),
-                Durability::Sync,
-            )
+        let is_first = chunk.table == 0 && chunk.key.is_empty();
+        let (begins, continues) = match &state.role {
+            Role::Replica => (is_first && self.takes_all, false),
+            Role::Incomplete { transfer, table, key } if *transfer == chunk.transfer => {
+                (false, (*table, key) == (chunk.table, &chunk.key))
+            }
+            Role::Incomplete { .. } => (is_first, false),
+            Role::Primary | Role::Fenced { .. } => (false, false),
         };
-        match &state.role {
-            Role::Replica if begins && self.takes_all => drop(clear()?),
-            Role::Incomplete { transfer, .. } if *transfer != chunk.transfer && begins => drop(clear()?),
-            Role::Incomplete { transfer, table, key }
-                if (*transfer, *table, key) == (chunk.transfer, chunk.table, &chunk.key) => {}
-            _ => return Ok(Progress::Nothing),
+        if begins {
+            let (transfer, store, epoch) = (chunk.transfer, chunk.store, chunk.epoch);
+            let begin = LogCommand::BeginTransfer { transfer, store, epoch };
+            self.store.ask(Command::Log(begin), Durability::Sync)?;
+        } else if !continues {
+            return Ok(Progress::Nothing);
         }
         self.takes_all = false;
         let mut raw = Vec::new();
@@ -296,7 +303,11 @@ impl Receiver {
         // The store counts as complete only when all of it is on disk.
         let durability = if done { Durability::Sync } else { DURABILITY };
         self.store.ask(Command::Log(LogCommand::StorePart(part)), durability)?;
-        Ok(if done { Progress::Whole } else { Progress::Part })
+        Ok(match (begins, done) {
+            (_, true) => Progress::Whole,
+            (true, false) => Progress::Began,
+            (false, false) => Progress::Part,
+        })
     }
 }
 

@@ -5,22 +5,22 @@ use std::sync::atomic::AtomicBool;
 
 use ibid_delta::{DeltaEncoder, Interval, Method};
 use ibid_format::record::{
-    BatchContents, Digest, Epoch, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal, Request,
-    Response, Role, SentBody, TransferPage, compress_contents, compress_rows,
+    BatchContents, Digest, Epoch, Fenced, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal,
+    Request, Response, Role, SentBody, TransferPage, compress_contents, compress_rows,
 };
 
 use super::Oplog;
 use super::bodies_digest::BodiesDigest;
 use super::later_deltas::LaterDeltas;
 use super::page_builder::PageBuilder;
+use super::transfers::{Transfer, Transfers, id_of};
 use crate::engine::{Snapshot, Table};
 use crate::error::Error;
 use crate::log::entries::{self, Entries};
 use crate::log::state;
 use crate::lru::LruCache;
 use crate::store::{Shared, Store};
-use crate::write::oplog;
-use crate::write::request::{Command, Durability, LogCommand, TRANSFERRED_TABLES};
+use crate::write::request::{Command, Durability, LogCommand, Outcome, TRANSFERRED_TABLES};
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -61,18 +61,15 @@ pub struct Sender {
     later_deltas: LaterDeltas,
     cache: LruCache<u64, Arc<Vec<u8>>>,
     encoder: DeltaEncoder,
-    transfer: Option<Transfer>,
+    transfers: Arc<Transfers>,
+    /// The transfer of the last answer.
+    transfer: Option<Arc<Transfer>>,
+    /// Whether the store that asks has fenced this one, and so takes the rest of its log.
+    hands_over: bool,
     message_bytes: usize,
     /// The position after the last entry of the last answer with entries.
     position: u64,
     traffic: Traffic,
-}
-
-/// All contents at one moment, on their way to a replica.
-struct Transfer {
-    id: u64,
-    snapshot: Box<dyn Snapshot>,
-    log: Vec<u8>,
 }
 
 /// The position that a replica asks from.
@@ -109,6 +106,11 @@ impl Sender {
     /// # Errors
     /// [`Error::NoLog`] if the store has no log.
     pub fn new(store: &Store) -> Result<Self, Error> {
+        Sender::with_transfers(store, Arc::default())
+    }
+
+    /// Returns a sender that continues transfers that others began.
+    pub(super) fn with_transfers(store: &Store, transfers: Arc<Transfers>) -> Result<Self, Error> {
         let store = store.shared.clone();
         state::read(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
         Ok(Sender {
@@ -117,11 +119,22 @@ impl Sender {
             later_deltas: LaterDeltas::default(),
             cache: LruCache::new(CACHE_BYTES),
             encoder: DeltaEncoder::new(),
+            transfers,
             transfer: None,
+            hands_over: false,
             message_bytes: MESSAGE_BYTES,
             position: 0,
             traffic: Traffic::default(),
         })
+    }
+
+    /// Refuses a store that has not received all of its primary's contents.
+    pub(super) fn check_complete(&self) -> Result<(), Error> {
+        let state = state::read(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        match is_incomplete(&state) {
+            true => Err(Error::Incomplete),
+            false => Ok(()),
+        }
     }
 
     /// Sets about how many bytes a message has before it is compressed, instead of 1 MiB.
@@ -157,6 +170,9 @@ impl Sender {
     pub(super) fn answer_to(&mut self, request: &Request) -> Result<Response, Error> {
         let snapshot = self.store.engine.snapshot()?;
         let state = state::read(&*snapshot)?.ok_or(Error::NoLog)?;
+        if let Query::Fence { by } = request.query {
+            return self.answer_fence(&state, request.store, by);
+        }
         if let Some(refused) = self.refusal(&state, request)? {
             return Ok(Response::Refused(refused));
         }
@@ -173,19 +189,47 @@ impl Sender {
             Query::Transfer { transfer, table, key } => {
                 self.answer_transfer(snapshot, &state, *transfer, (*table, key))
             }
+            Query::Fence { .. } => unreachable!("it was answered before"),
         }
+    }
+
+    /// Ends the writing of a primary. When it answers, that is on disk.
+    fn answer_fence(&mut self, state: &LogState, store: [u8; 16], by: u64) -> Result<Response, Error> {
+        if is_incomplete(state) {
+            return Ok(Response::Refused(Refusal::Incomplete));
+        }
+        if store != state.store {
+            return Ok(Response::Refused(Refusal::OtherStore));
+        }
+        let done = match self.store.ask(Command::Log(LogCommand::Fence { by }), Durability::Sync) {
+            Err(Error::IsReplica) => return Ok(Response::Refused(Refusal::NotPrimary)),
+            done => done?,
+        };
+        // It has its last entry now.
+        let state = state::read(&*self.store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        let (Outcome::Fenced(before), Role::Fenced { .. }) = (done, &state.role) else {
+            return Ok(Response::Refused(Refusal::LaterEpoch));
+        };
+        self.hands_over = true;
+        Ok(Response::Fenced(Fenced {
+            store: state.store,
+            epoch: state.epoch,
+            before: before.unwrap_or_default(),
+            next: state.next,
+        }))
     }
 
     /// Returns why a replica gets nothing; [`None`] if it gets an answer.
     fn refusal(&self, state: &LogState, request: &Request) -> Result<Option<Refusal>, Error> {
+        if is_incomplete(state) {
+            return Ok(Some(Refusal::Incomplete));
+        }
         let knows_a_primary = request.store != [0; 16];
         if knows_a_primary && request.store != state.store {
             return Ok(Some(Refusal::OtherStore));
         }
-        match state.role {
-            Role::Primary | Role::Replica => {}
-            Role::Fenced { .. } => return Ok(Some(Refusal::Fenced)),
-            Role::Incomplete { .. } => return Ok(Some(Refusal::Incomplete)),
+        if matches!(state.role, Role::Fenced { .. }) && !self.hands_over {
+            return Ok(Some(Refusal::Fenced));
         }
         if knows_a_primary && request.epoch.number > state.epoch.number {
             if state.role == Role::Primary {
@@ -233,27 +277,31 @@ impl Sender {
                 Response::Refused(Refusal::OtherEpoch)
             });
         }
-        self.transfer = None;
+        if let Some(transfer) = self.transfer.take() {
+            self.transfers.end(transfer);
+        }
         self.send_entries(snapshot, state, position)
     }
 
-    /// Answers a replica that takes all contents.
+    /// Answers a replica that takes all contents. It begins anew if its transfer was of other
+    /// contents, whose snapshot is gone.
     fn answer_transfer(
         &mut self,
         snapshot: Box<dyn Snapshot>,
         state: &LogState,
-        transfer: u64,
+        id: u64,
         (table, key): (u8, &[u8]),
     ) -> Result<Response, Error> {
-        if self.transfer.as_ref().is_some_and(|known| known.id == transfer) {
-            return self.send_part(table, key, state);
-        }
-        self.transfer = Some(Transfer {
-            id: oplog::random()?.max(1),
-            snapshot,
-            log: state.encode(),
-        });
-        self.send_part(0, b"", state)
+        let last = self.transfer.take().filter(|last| last.id == id);
+        let known = self.transfers.find(id).or(last);
+        let (transfer, after) = match known {
+            Some(known) => (known, (table, key)),
+            None if id == id_of(state) => (self.transfers.begin(snapshot, state), (table, key)),
+            None => (self.transfers.begin(snapshot, state), (0, &b""[..])),
+        };
+        let answer = self.send_part(&transfer, after, state);
+        self.transfer = Some(transfer);
+        answer
     }
 
     /// Returns entries from a position on.
@@ -373,10 +421,7 @@ impl Sender {
     }
 
     /// Returns the part of a transfer that comes after an entry.
-    fn send_part(&self, table: u8, key: &[u8], state: &LogState) -> Result<Response, Error> {
-        let Some(transfer) = &self.transfer else {
-            return Ok(Response::Refused(Refusal::Incomplete));
-        };
+    fn send_part(&self, transfer: &Transfer, (table, key): (u8, &[u8]), state: &LogState) -> Result<Response, Error> {
         let mut page = PageBuilder::new(self.message_bytes);
         for (number, transferred) in TRANSFERRED_TABLES
             .into_iter()
@@ -412,6 +457,11 @@ impl Oplog for Sender {
     fn answer(&mut self, request: &[u8], _stop: &AtomicBool) -> Result<Option<Vec<u8>>, Error> {
         Sender::answer(self, request).map(Some)
     }
+}
+
+/// Returns whether a store has received nothing from its primary yet, or not all.
+fn is_incomplete(state: &LogState) -> bool {
+    state.store == [0; 16] || state::is_incomplete(Some(state))
 }
 
 /// Returns the digest of the entry before a position that is in the log or at its end.

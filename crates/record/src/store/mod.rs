@@ -157,7 +157,9 @@ impl Store {
         let command = Command::Namespace(name.clone(), versions);
         match self.shared.ask(command, Durability::Sync)? {
             Outcome::Namespace(number) => Ok(namespace(number)),
-            Outcome::Written(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
+            Outcome::Written(_) | Outcome::Fenced(_) | Outcome::Done => {
+                unreachable!("the outcome is of the kind that was asked for")
+            }
         }
     }
 
@@ -323,8 +325,9 @@ impl Store {
     /// meanwhile; their changes are not compressed.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed
-    /// before the error stay compressed, and nothing is lost.
+    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
+    /// [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed before the error stay
+    /// compressed, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -341,8 +344,9 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compact(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Compaction, Error> {
-        self.finish_encoding()?;
         let shared = &*self.shared;
+        shared.complete_snapshot()?;
+        self.finish_encoding()?;
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
         audit::compact(engine, &shared.records, numbers, shared.writer()?, progress)
     }
@@ -387,12 +391,29 @@ impl Store {
     /// Makes a replica the primary of a new epoch. Stores that hear of the new epoch no longer
     /// follow an earlier primary. The store encodes new records once it is opened again.
     ///
+    /// [`take_over`](crate::replicate::take_over) ends the writing of the old primary before.
+    ///
     /// # Errors
     /// [`Error::NoLog`] if it is no replica; [`Error::Incomplete`] if it has received nothing yet, or
     /// only a part; [`Error::Fenced`].
     pub fn promote(&self) -> Result<(), Error> {
+        self.promote_with(None)
+    }
+
+    /// Makes a replica, or a fenced store, the primary of the epoch of this number. A fenced store
+    /// becomes the primary again if the epoch is later than the one for which it was fenced. So it
+    /// can take back its place from a store that was lost.
+    ///
+    /// # Errors
+    /// As [`promote`](Self::promote); [`Error::OutOfRange`] if the epoch is not later than the
+    /// store's own.
+    pub fn promote_to(&self, epoch: u64) -> Result<(), Error> {
+        self.promote_with(Some(epoch))
+    }
+
+    fn promote_with(&self, number: Option<u64>) -> Result<(), Error> {
         let id = oplog::random()?;
-        let command = Command::Log(LogCommand::Promote { id });
+        let command = Command::Log(LogCommand::Promote { number, id });
         self.shared.ask(command, Durability::Sync).map(drop)
     }
 }

@@ -114,7 +114,9 @@ impl Shared {
     pub(super) fn commit(&self, operations: Vec<Operation>, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         match self.ask(Command::Batch(operations), durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
-            Outcome::Namespace(_) | Outcome::Done => unreachable!("the outcome is of the kind that was asked for"),
+            Outcome::Namespace(_) | Outcome::Fenced(_) | Outcome::Done => {
+                unreachable!("the outcome is of the kind that was asked for")
+            }
         }
     }
 

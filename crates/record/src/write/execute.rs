@@ -36,6 +36,7 @@ pub(crate) fn execute(
             state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
             encode(transaction, records, state, interval, encoded).map_err(Failure::Undone)
         }
+        Command::Log(LogCommand::Fence { by }) => fence(state.log.as_mut(), *by).map_err(Failure::Refused),
         Command::Log(command) => execute_log(transaction, records, state, command).map(|()| Outcome::Done),
         Command::AddBlock(block) => {
             let added = block::add(transaction, block);
@@ -110,14 +111,8 @@ fn execute_log(
     }
     let log = log.as_mut().ok_or(Failure::Refused(Error::NoLog))?;
     match command {
-        LogCommand::Follow => Ok(()), // done above
-        LogCommand::Promote { id } => promote(transaction, log, *id),
-        LogCommand::Fence { by } => {
-            if log.role == Role::Primary && *by > log.epoch.number {
-                log.role = Role::Fenced { by: *by };
-            }
-            Ok(())
-        }
+        LogCommand::Follow | LogCommand::Fence { .. } => Ok(()), // done before
+        LogCommand::Promote { number, id } => promote(transaction, log, *number, *id),
         LogCommand::Truncate { first } => {
             state::check_primary(Some(log)).map_err(Failure::Refused)?;
             let first = (*first).clamp(log.first, log.next);
@@ -127,8 +122,8 @@ fn execute_log(
             truncate::truncate(transaction, records, log, first).map_err(Failure::Undone)
         }
         LogCommand::Replay(received) => replay::replay(transaction, records, next, log, received),
-        LogCommand::BeginTransfer { transfer, epoch } => {
-            transfer::begin(transaction, log, *transfer, *epoch).map_err(Failure::Undone)
+        LogCommand::BeginTransfer { transfer, store, epoch } => {
+            transfer::begin(transaction, log, *transfer, (*store, *epoch)).map_err(Failure::Undone)
         }
         LogCommand::StorePart(part) => transfer::store_part(transaction, next, log, part).map_err(Failure::Undone),
     }
@@ -149,21 +144,39 @@ fn follow(next: NextNumbers, log: &mut Option<LogState>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a replica the primary of a new epoch.
-fn promote(transaction: &mut dyn Transaction, log: &mut LogState, id: u64) -> Result<(), Failure> {
-    match log.role {
+/// Ends the writing of a primary of an earlier epoch. Returns by which epoch that was done before.
+fn fence(log: Option<&mut LogState>, by: u64) -> Result<Outcome, Error> {
+    let log = log.ok_or(Error::NoLog)?;
+    let (before, known) = match log.role {
+        Role::Primary => (None, log.epoch.number),
+        Role::Fenced { by: before } => (Some(before), before),
+        Role::Replica | Role::Incomplete { .. } => return Err(Error::IsReplica),
+    };
+    if by > known {
+        log.role = Role::Fenced { by };
+    }
+    Ok(Outcome::Fenced(before))
+}
+
+/// Makes a replica the primary of a new epoch; a fenced store, too, if that epoch is later than the
+/// one for which it was fenced.
+fn promote(transaction: &mut dyn Transaction, log: &mut LogState, number: Option<u64>, id: u64) -> Result<(), Failure> {
+    let known = match log.role {
         Role::Primary => return Ok(()),
-        Role::Replica => {}
+        Role::Replica => log.epoch.number,
+        Role::Fenced { by } if number.is_some_and(|number| number > by) => by,
         Role::Fenced { by } => return Err(Failure::Refused(Error::Fenced { by })),
         Role::Incomplete { .. } => return Err(Failure::Refused(Error::Incomplete)),
-    }
+    };
     if log.store == [0; 16] {
         return Err(Failure::Refused(Error::Incomplete)); // it has received nothing from a primary
     }
-    let epoch = Epoch {
-        number: log.epoch.number + 1,
-        id,
-    };
+    let number = number.unwrap_or(known + 1);
+    if number <= known {
+        let (field, min, max, found) = ("number of an epoch", known + 1, u64::MAX, number);
+        return Err(Failure::Refused(Error::OutOfRange { field, min, max, found }));
+    }
+    let epoch = Epoch { number, id };
     oplog::append(transaction, log, &LogEntry::Promoted { epoch }).map_err(Failure::Undone)?;
     (log.epoch, log.role) = (epoch, Role::Primary);
     Ok(())

@@ -72,6 +72,8 @@ pub(crate) enum Outcome {
     Written(Vec<Option<Written>>),
     /// The number of a namespace.
     Namespace(u32),
+    /// The epoch for which the store was fenced before; [`None`] if it was not.
+    Fenced(Option<u64>),
     Done,
 }
 
@@ -198,16 +200,20 @@ pub(crate) enum Origin {
 pub(crate) enum LogCommand {
     /// Become a replica.
     Follow,
-    /// Become the primary of a new epoch with this random id.
-    Promote { id: u64 },
-    /// Write nothing more: another store was promoted to this epoch.
+    /// Become the primary of a new epoch with this random id, and with this number if there is one.
+    Promote { number: Option<u64>, id: u64 },
+    /// Write nothing more: another store is, or will be, the primary of this epoch.
     Fence { by: u64 },
     /// Remove the entries before this position.
     Truncate { first: u64 },
     /// Repeat entries of the primary.
     Replay(ReceivedEntries),
-    /// Remove all contents, before the primary's are received in parts.
-    BeginTransfer { transfer: u64, epoch: Epoch },
+    /// Remove all contents, before those of the primary of this store are received in parts.
+    BeginTransfer {
+        transfer: u64,
+        store: [u8; 16],
+        epoch: Epoch,
+    },
     /// Store a part of the primary's contents.
     StorePart(TransferPart),
 }

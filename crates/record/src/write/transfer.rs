@@ -11,12 +11,12 @@ use crate::error::{Damage, Error};
 /// Entries of a table that are removed at once.
 const REMOVED_AT_ONCE: usize = 1 << 12;
 
-/// Removes all contents, and marks the store as incomplete.
+/// Removes all contents, and marks the store as an incomplete copy of a store of this name and epoch.
 pub(crate) fn begin(
     transaction: &mut dyn Transaction,
     state: &mut LogState,
     transfer: u64,
-    epoch: Epoch,
+    (store, epoch): ([u8; 16], Epoch),
 ) -> Result<(), Error> {
     if !matches!(state.role, Role::Replica | Role::Incomplete { .. }) {
         return Ok(()); // the answer is late
@@ -43,7 +43,7 @@ pub(crate) fn begin(
         }
     }
     transaction.delete(Table::Meta, WATERMARK_KEY)?;
-    state.epoch = epoch;
+    (state.store, state.epoch) = (store, epoch);
     state.role = Role::Incomplete {
         transfer,
         table: 0,

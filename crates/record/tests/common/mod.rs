@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod disk;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -292,22 +294,36 @@ const SAME: [Table; 6] = [
     Table::Records,
 ];
 
+/// The pairs of each of these tables.
+type Pairs = [Vec<(Vec<u8>, Vec<u8>)>; SAME.len()];
+
 /// Checks that all of these closed stores have the contents of the first. A compacted store has its
 /// records in other tables.
 pub(crate) fn assert_same_tables(folders: &[&Path], compacted: bool) {
-    let tables = |folder: &Path| {
-        with_engine(folder, |engine| {
-            assert_counted(engine);
-            SAME.map(|table| match table {
-                Table::Records if compacted => Vec::new(),
-                _ => entries(engine, table),
-            })
-        })
-    };
-    let expected = tables(folders[0]);
-    for folder in &folders[1..] {
-        for ((table, expected), found) in SAME.iter().zip(&expected).zip(tables(folder)) {
-            assert!(*expected == found, "table {} of {folder:?} differs", table.name());
+    let tables = |folder: &&Path| with_engine(folder, |engine| tables(engine, compacted));
+    assert_same_as_first(folders.iter().map(tables));
+}
+
+/// Returns all pairs of the tables that are the same in replicas.
+pub(crate) fn tables(engine: &dyn Engine, compacted: bool) -> Pairs {
+    assert_counted(engine);
+    SAME.map(|table| match table {
+        Table::Records if compacted => Vec::new(),
+        _ => entries(engine, table),
+    })
+}
+
+/// Checks that all stores have the tables of the first.
+pub(crate) fn assert_same_as_first(mut stores: impl Iterator<Item = Pairs>) {
+    let expected = stores.next().expect("there is a store");
+    for (store, found) in stores.enumerate() {
+        for ((table, expected), found) in SAME.iter().zip(&expected).zip(found) {
+            assert!(
+                *expected == found,
+                "table {} of store {} differs",
+                table.name(),
+                store + 1
+            );
         }
     }
 }

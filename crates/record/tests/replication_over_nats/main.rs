@@ -27,10 +27,8 @@ use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{Durability, Error, Namespace, Options, Refusal, Role, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use servers::{Process, Servers, http};
+use servers::{PATIENCE, Process, Servers, http};
 
-/// The longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The address and the folder for the process that publishes.
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
 
@@ -627,7 +625,7 @@ fn only_trusted_clients_publish_and_read_over_tls() {
         std::fs::write(&path, pem).unwrap();
         told.extend([option.into(), path.into()]);
     }
-    let servers = Servers::told(1, folder(), told);
+    let servers = Servers::told(1, told);
     let plain = servers.address("pages");
     let over = |authority: &CertifiedIssuer<'_, KeyPair>, shown: Option<&[String; 2]>| {
         let shown = shown.map(|[certificates, key]| tls::Identity {
@@ -637,6 +635,10 @@ fn only_trusted_clients_publish_and_read_over_tls() {
         plain.clone().with_tls(authority.pem().as_bytes(), shown).unwrap()
     };
     let known = over(&ours, Some(&shown));
+    let known_identity = tls::Identity {
+        certificates: shown[0].as_bytes(),
+        key: shown[1].as_bytes(),
+    };
     let places = folder();
     let store = primary(&places.path().join("primary"));
     // Longer than a message of NATS, and than a record of TLS.
@@ -646,23 +648,42 @@ fn only_trusted_clients_publish_and_read_over_tls() {
     publish_all(&store, &known, Publishing::default()).unwrap();
     let copy = replica(&places.path().join("replica"));
     // A client that does not trust the server, or is not trusted by it, gets nothing, and need not
-    // try again.
-    for stranger in [
-        over(&other, Some(&shown)),
-        over(&ours, None),
-        over(&ours, Some(&foreign)),
+    // try again. So does one without TLS.
+    for (stranger, expected) in [
+        (over(&other, Some(&shown)), "UnknownAuthority"),
+        (over(&ours, None), "CertificateRequired"),
+        (over(&ours, Some(&foreign)), "CertificateRefused"),
+        (plain, "OnlyTls"),
     ] {
-        let refused = catch_up(&copy, &stranger, position(&store));
-        assert!(matches!(refused, Err(Error::Certificate { .. })), "{refused:?}");
+        for _ in 0..5 {
+            let refused = catch_up(&copy, &stranger, position(&store));
+            let Err(Error::Tls { fault, .. }) = refused else {
+                panic!("{expected} expected, found {refused:?}")
+            };
+            assert!(format!("{fault:?}").starts_with(expected), "{fault:?}");
+        }
+        let refused = publish_all(&store, &stranger, Publishing::default());
+        assert!(matches!(refused, Err(Error::Tls { .. })), "{refused:?}");
     }
-    let mut receiver = Receiver::new(&copy).unwrap();
-    let refused = step(&mut receiver, &mut Published::at(plain).unwrap()).unwrap_err();
+    // A server without TLS does not matter as long as there is another one.
+    let plain = Servers::start(1);
+    let with_tls = |address: Address| address.with_tls(ours.pem().as_bytes(), Some(known_identity)).unwrap();
+    let refused = catch_up(&copy, &with_tls(plain.address("pages")), position(&store));
     assert!(
-        matches!(&refused, Error::Nats { found, .. } if found.contains("requires TLS")),
+        matches!(
+            &refused,
+            Err(Error::Tls {
+                fault: tls::Fault::NoTls,
+                ..
+            })
+        ),
         "{refused:?}"
     );
-    drop(receiver);
-    catch_up(&copy, &known, position(&store)).unwrap();
+    let [one, other] = [&plain, &servers].map(|servers| servers.ports[0][0]);
+    let both: Address = format!("nats://127.0.0.1:{one},127.0.0.1:{other}/pages")
+        .parse()
+        .unwrap();
+    catch_up(&copy, &with_tls(both), position(&store)).unwrap();
     drop((pages, store, copy));
     let place = |name: &str| places.path().join(name);
     assert_same_tables(&[&place("primary"), &place("replica")], false);

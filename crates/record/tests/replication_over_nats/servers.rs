@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use ibid_record::replicate::nats::Address;
 
-use crate::PATIENCE;
-use crate::common::folder;
 use crate::ports::free_port;
+
+/// The longest wait for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that ends with the test, even if the test fails.
 pub(crate) struct Process(pub(crate) Child);
@@ -34,12 +35,14 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn start(count: usize) -> Self {
-        Servers::told(count, folder(), Vec::new())
+        Servers::told(count, Vec::new())
     }
 
-    pub(crate) fn told(count: usize, folder: tempfile::TempDir, told: Vec<OsString>) -> Self {
+    pub(crate) fn told(count: usize, told: Vec<OsString>) -> Self {
+        // Syncs cost nothing there.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let mut servers = Servers {
-            folder,
+            folder: folder.unwrap(),
             told,
             ports: (0..count).map(|_| [(); 3].map(|()| free_port())).collect(),
             running: (0..count).map(|_| None).collect(),

@@ -1,13 +1,16 @@
 //! `ibid records`: opens stores and namespaces.
 
 mod compact;
+mod connect;
 mod delete;
 mod get;
 mod load;
+mod promote;
 mod put;
 mod repair;
 mod replicate;
 mod scan;
+mod serve;
 mod stats;
 mod verify;
 mod versions;
@@ -46,9 +49,9 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),
         RecordsCommand::Repair(args) => repair::run(context, args),
-        RecordsCommand::Serve(args) => replicate::serve(context, args),
-        RecordsCommand::Replicate(args) => replicate::follow(context, args),
-        RecordsCommand::Promote(args) => replicate::promote(context, args),
+        RecordsCommand::Serve(args) => serve::run(context, args),
+        RecordsCommand::Replicate(args) => replicate::run(context, args),
+        RecordsCommand::Promote(args) => promote::run(context, args),
     }
 }
 

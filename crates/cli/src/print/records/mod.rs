@@ -8,7 +8,8 @@ mod stats;
 mod verify;
 
 pub(crate) use compact::{Compacted, records_compact};
-use ibid_record::{Version, Versions};
+use ibid_record::replicate::TakenOver;
+use ibid_record::{Log, Role, Version, Versions};
 use ibid_repo::Result;
 use ibid_terminal::escape;
 use ibid_terminal::json::lossless;
@@ -106,49 +107,65 @@ struct JsonLog {
     epoch: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     complete: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fenced: Option<JsonFenced>,
+}
+
+#[derive(Serialize)]
+struct JsonFenced {
+    position: u64,
+    epoch: u64,
 }
 
 /// Prints the position of a replica, and whether it is up to date.
-pub(crate) fn records_followed(out: &mut Out, position: u64, epoch: u64, complete: bool) -> Result<()> {
+pub(crate) fn records_followed(out: &mut Out, log: &Log, complete: bool) -> Result<()> {
+    let Log { next, epoch, role, .. } = log;
     if out.json {
-        let complete = Some(complete);
-        return out.document(
-            "records replicate",
-            None,
-            &JsonLog {
-                position,
-                epoch,
-                complete,
-            },
-        );
+        let body = JsonLog {
+            position: *next,
+            epoch: *epoch,
+            complete: Some(complete),
+            fenced: None,
+        };
+        return out.document("records replicate", None, &body);
     }
     if out.quiet {
         return Ok(());
+    }
+    if let Role::Incomplete { .. } = role {
+        return out.line("a part of the whole store is copied, and cannot be read yet");
     }
     let what = if complete {
         "has all that the primary had"
     } else {
         "not up to date yet"
     };
-    out.line(format!("at position {position} of epoch {epoch}: {what}"))
+    out.line(format!("at position {next} of epoch {epoch}: {what}"))
 }
 
-/// Says that a replica is the primary now.
-pub(crate) fn records_promoted(out: &mut Out, position: u64, epoch: u64) -> Result<()> {
+/// Says that a replica is the primary now, and which store it has fenced.
+pub(crate) fn records_promoted(
+    out: &mut Out,
+    position: u64,
+    epoch: u64,
+    fenced: Option<(&str, TakenOver)>,
+) -> Result<()> {
     if out.json {
-        let complete = None;
-        return out.document(
-            "records promote",
-            None,
-            &JsonLog {
-                position,
-                epoch,
-                complete,
-            },
-        );
+        let body = JsonLog {
+            position,
+            epoch,
+            complete: None,
+            fenced: fenced.map(|(_, TakenOver { position, epoch, .. })| JsonFenced { position, epoch }),
+        };
+        return out.document("records promote", None, &body);
     }
     if out.quiet {
         return Ok(());
+    }
+    if let Some((address, TakenOver { position, epoch, .. })) = fenced {
+        out.line(format!(
+            "the store at {address} takes no more changes, from position {position} of epoch {epoch} on"
+        ))?;
     }
     out.line(format!(
         "now the primary, from position {position} on, in epoch {epoch}"

@@ -1,6 +1,7 @@
 //! The primary answers requests that the stream cannot answer, part by part.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::log::state;
 use crate::replicate::Sender;
 use crate::replicate::follow::{RETRY_AFTER, wait};
+use crate::replicate::transfers::Transfers;
 use crate::store::Store;
 
 /// Most replicas that are answered at the same time. With one more, the one that was silent for the
@@ -31,10 +33,17 @@ struct Asker {
     heard: Instant,
 }
 
+/// The replicas that ask, and what they copy.
+#[derive(Default)]
+struct Askers {
+    by_id: HashMap<u64, Asker>,
+    transfers: Arc<Transfers>,
+}
+
 /// Answers all replicas until `stop` is set. After a failure it connects again, and replicas
 /// without an answer ask again.
 pub(super) fn answer_all(store: &Store, address: &Address, stop: &AtomicBool) {
-    let (mut askers, mut turn) = (HashMap::new(), 0);
+    let (mut askers, mut turn) = (Askers::default(), 0);
     while !stop.load(Ordering::Relaxed) {
         if answer_over_one(store, address, turn, &mut askers, stop).is_err() {
             turn += 1;
@@ -47,14 +56,15 @@ fn answer_over_one(
     store: &Store,
     address: &Address,
     turn: usize,
-    askers: &mut HashMap<u64, Asker>,
+    askers: &mut Askers,
     stop: &AtomicBool,
 ) -> Result<(), Stopped> {
     let mut link = Link::connect(address, turn, stop)?;
     link.wire.subscribe(&address.ask_subject(), stop)?;
     while !stop.load(Ordering::Relaxed) {
         let request = link.wire.next(Instant::now() + LOOK_EVERY, stop)?;
-        askers.retain(|_, asker| asker.heard.elapsed() < SILENCE_MAX);
+        askers.by_id.retain(|_, asker| asker.heard.elapsed() < SILENCE_MAX);
+        askers.transfers.forget_silent();
         let Some(request) = request else { continue };
         // A request that fails does not keep others from being answered.
         if let Ok(Some(part)) = answer(store, &request.payload, askers, link.part_bytes())
@@ -67,17 +77,16 @@ fn answer_over_one(
 }
 
 /// Returns the part that a request asks for; [`None`] if the request is for another store or epoch.
-fn answer(
-    store: &Store,
-    request: &[u8],
-    askers: &mut HashMap<u64, Asker>,
-    part_bytes: usize,
-) -> Result<Option<Vec<u8>>, Error> {
+fn answer(store: &Store, request: &[u8], askers: &mut Askers, part_bytes: usize) -> Result<Option<Vec<u8>>, Error> {
     let pull = PartRequest::decode(request)?;
     let state = state::read(&*store.shared.engine.snapshot()?)?.ok_or(Error::NoLog)?;
     if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
         return Ok(None);
     }
+    let Askers {
+        by_id: askers,
+        transfers,
+    } = askers;
     if askers.len() >= ASKERS_MAX
         && !askers.contains_key(&pull.asker)
         && let Some(silent) = askers.iter().min_by_key(|(_, asker)| asker.heard).map(|(&id, _)| id)
@@ -87,7 +96,7 @@ fn answer(
     let asker = match askers.entry(pull.asker) {
         std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Asker {
-            sender: Sender::new(store)?,
+            sender: Sender::with_transfers(store, transfers.clone())?,
             number: pull.number,
             parts: Vec::new(),
             heard: Instant::now(),

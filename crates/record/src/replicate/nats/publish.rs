@@ -215,8 +215,9 @@ impl Publisher<'_> {
             Response::Refused(Refusal::OtherStore) => Err(Error::OtherStream),
             Response::Refused(Refusal::Incomplete) => Err(Error::Incomplete),
             Response::TransferRequired { .. }
-            | Response::Refused(Refusal::Ahead | Refusal::OtherEpoch)
-            | Response::TransferPage(_) => Err(Error::StreamDiffers { position: next }),
+            | Response::Refused(Refusal::Ahead | Refusal::OtherEpoch | Refusal::NotPrimary | Refusal::LaterEpoch)
+            | Response::TransferPage(_)
+            | Response::Fenced(_) => Err(Error::StreamDiffers { position: next }),
         }
     }
 

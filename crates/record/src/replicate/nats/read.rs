@@ -132,6 +132,13 @@ impl Published {
         {
             return Ok(answer.encode());
         }
+        if let Query::Fence { .. } = asked.query {
+            return Err(refused(
+                "fence a primary through NATS",
+                "publishing the log of its successor does that",
+            )
+            .into());
+        }
         if self.last.is_none() {
             self.locate(link, u64::MAX, stop)?;
         }

@@ -50,10 +50,21 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to the server with the number `turn`, counted around.
+    /// Connects to the server with the number `turn`, counted around. If there can't be TLS with
+    /// that one, another may do.
     pub(super) fn connect(address: &Address, turn: usize, stop: &AtomicBool) -> Result<Self, Error> {
-        let server = &address.servers[turn % address.servers.len()];
-        let wire = Wire::connect(server, stop)?;
+        let mut faulty = None;
+        for step in 0..address.servers.len() {
+            let server = &address.servers[(turn + step) % address.servers.len()];
+            match Wire::connect(server, stop) {
+                Err(error @ Error::Tls { .. }) => faulty = faulty.or(Some(error)),
+                wire => return Link::over(wire?, address),
+            }
+        }
+        Err(faulty.unwrap_or_else(|| refused("connect to the NATS server", "there is none in the address")))
+    }
+
+    fn over(wire: Wire, address: &Address) -> Result<Self, Error> {
         if wire.payload_bytes_max < PAYLOAD_BYTES_MIN {
             let why = format!(
                 "its max_payload is {} bytes, and {PAYLOAD_BYTES_MIN} are needed",

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::address::Server;
 use crate::error::Error;
-use crate::replicate::net::{Stream, is_late, prepare, tls};
+use crate::replicate::net::{Stream, is_late, prepare, reason, tls};
 use crate::write::oplog;
 
 /// Longest line, bytes. The line with INFO names all servers of a cluster.
@@ -77,6 +77,8 @@ impl Message {
 /// A connection to a server.
 pub(super) struct Wire {
     stream: Box<dyn Stream>,
+    /// The host and port of the server.
+    address: String,
     /// Bytes that were received and not parsed yet.
     received: Vec<u8>,
     heard: Instant,
@@ -96,20 +98,20 @@ impl Wire {
         let address = format!("{}:{}", server.host, server.port);
         let places = address.to_socket_addrs();
         let mut places = places.map_err(|error| refused("find the NATS server", &format!("{address}: {error}")))?;
+        let failed =
+            |error: io::Error| refused("connect to the NATS server", &format!("{address}: {}", reason(&error)));
         let found = places.find_map(|address| {
             let connected = TcpStream::connect_timeout(&address, GREETING_MAX);
             connected.map_err(|error| why = Some(error)).ok()
         });
-        let stream = found.ok_or_else(|| {
-            let why = why.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
-            refused("connect to the NATS server", &format!("{address}: {why}"))
-        })?;
-        prepare(&stream)?;
-        let same = stream.try_clone();
-        let same = same.map_err(|error| failed("connect to the NATS server", &error))?;
+        let no_address = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        let stream = found.ok_or_else(|| failed(why.unwrap_or_else(no_address)))?;
+        prepare(&stream).map_err(failed)?;
+        let same = stream.try_clone().map_err(failed)?;
         let now = Instant::now();
         let mut wire = Wire {
             stream: Box::new(stream),
+            address: address.clone(),
             received: Vec::new(),
             heard: now,
             pinged: now,
@@ -123,7 +125,11 @@ impl Wire {
         let Some(ServerLine::Info(info)) = wire.receive(until, stop)? else {
             return Err(silent());
         };
-        wire.learn(&info)?;
+        let info = read_info(&info)?;
+        wire.learn(&info);
+        if let Some(fault) = server.fault(&info) {
+            return Err(Error::Tls { address, fault });
+        }
         if let Some(tls) = &server.tls {
             // Bytes before TLS are from an unknown sender.
             if !wire.received.is_empty() {
@@ -132,9 +138,9 @@ impl Wire {
                     "it sends more than its greeting before TLS",
                 ));
             }
-            wire.stream = Box::new(tls.connect(same)?);
+            wire.stream = Box::new(tls.connect(same, &address, stop)?);
         }
-        let said = server.connect(&info)?;
+        let said = server.connect();
         let inbox = format!("SUB {}.* {INBOX}\r\n", wire.inbox);
         wire.send(
             &[b"CONNECT ", said.as_bytes(), b"\r\n", inbox.as_bytes(), b"PING\r\n"],
@@ -148,14 +154,12 @@ impl Wire {
         }
     }
 
-    fn learn(&mut self, info: &[u8]) -> Result<(), Error> {
-        let info: Value = serde_json::from_slice(info).map_err(|error| unreadable(&error))?;
+    fn learn(&mut self, info: &Value) {
         let most = info["max_payload"].as_u64().unwrap_or_default();
         self.payload_bytes_max = usize::try_from(most)
             .unwrap_or(PAYLOAD_BYTES_MAX)
             .min(PAYLOAD_BYTES_MAX);
         self.is_clustered = info["cluster"].as_str().is_some_and(|name| !name.is_empty());
-        Ok(())
     }
 
     /// Subscribes to a subject.
@@ -229,10 +233,14 @@ impl Wire {
     fn handle(&mut self, said: ServerLine, stop: &AtomicBool) -> Result<Option<Message>, Error> {
         match said {
             ServerLine::Message(message) => return Ok(Some(message)),
-            ServerLine::Info(info) => self.learn(&info)?,
+            ServerLine::Info(info) => self.learn(&read_info(&info)?),
             ServerLine::Ping => self.send(&[b"PONG\r\n"], stop)?,
             ServerLine::Pong | ServerLine::Ok => {}
-            ServerLine::Error(why) => return Err(refused("use the NATS server", &why)),
+            ServerLine::Error(why) if why.starts_with("Authorization") => {
+                let found = format!("{}: {why}: wrong user, password or token", self.address);
+                return Err(refused("log in to the NATS server", &found));
+            }
+            ServerLine::Error(why) => return Err(refused("use the NATS server", &format!("{}: {why}", self.address))),
         }
         Ok(None)
     }
@@ -255,7 +263,8 @@ impl Wire {
                 self.send(&[b"PING\r\n"], stop)?;
             }
             if now.duration_since(self.heard) > SILENCE_MAX {
-                return Err(refused("receive from the NATS server", "it is silent"));
+                let found = format!("{}: it is silent", self.address);
+                return Err(refused("receive from the NATS server", &found));
             }
             let from = self.received.len();
             self.received.resize(from + (1 << 16), 0);
@@ -263,10 +272,10 @@ impl Wire {
             self.received
                 .truncate(from + read.as_ref().copied().unwrap_or_default());
             match read {
-                Ok(0) => return Err(refused("receive from the NATS server", "it closed the connection")),
+                Ok(0) => return Err(self.closed("receive from the NATS server")),
                 Ok(_) => self.heard = Instant::now(),
                 Err(error) if is_late(&error) => {}
-                Err(error) => return Err(failed("receive from the NATS server", &error)),
+                Err(error) => return Err(self.failed("receive from the NATS server", &error)),
             }
         }
     }
@@ -276,26 +285,39 @@ impl Wire {
         let (mut left, begun) = (&all[..], Instant::now());
         while !left.is_empty() {
             match self.stream.write(left) {
-                Ok(0) => return Err(refused("send to the NATS server", "it closed the connection")),
+                Ok(0) => return Err(self.closed("send to the NATS server")),
                 Ok(more) => left = &left[more..],
-                Err(error) => go_on(&error, begun, stop)?,
+                Err(error) => self.go_on(&error, begun, stop)?,
             }
         }
         // TLS may have encrypted bytes that are not sent yet.
         while let Err(error) = self.stream.flush() {
-            go_on(&error, begun, stop)?;
+            self.go_on(&error, begun, stop)?;
         }
         Ok(())
     }
-}
 
-/// Returns whether to try again to send: not if the server has taken nothing for too long, or
-/// `stop` is set.
-fn go_on(error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Error> {
-    if is_late(error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX {
-        return Ok(());
+    /// Returns whether to try again to send: not if the server has taken nothing for too long, or
+    /// `stop` is set.
+    fn go_on(&mut self, error: &io::Error, begun: Instant, stop: &AtomicBool) -> Result<(), Error> {
+        if is_late(error) && !stop.load(Ordering::Relaxed) && begun.elapsed() < SILENCE_MAX {
+            return Ok(());
+        }
+        Err(self.failed("send to the NATS server", error))
     }
-    Err(failed("send to the NATS server", error))
+
+    fn closed(&mut self, operation: &'static str) -> Error {
+        let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection");
+        self.failed(operation, &error)
+    }
+
+    fn failed(&mut self, operation: &'static str, error: &io::Error) -> Error {
+        let address = self.address.clone();
+        match self.stream.fault() {
+            Some(fault) => Error::Tls { address, fault },
+            None => refused(operation, &format!("{address}: {}", reason(error))),
+        }
+    }
 }
 
 /// Parses the first line, and the message after it if there is one. Returns how many bytes it
@@ -374,13 +396,18 @@ fn message(line: &[u8], has_headers: bool, behind: &[u8]) -> Result<Option<(Mess
 }
 
 impl Server {
-    /// Returns the JSON after CONNECT.
-    fn connect(&self, info: &[u8]) -> Result<String, Error> {
-        let info: Value = serde_json::from_slice(info).map_err(|error| unreadable(&error))?;
-        if info["tls_required"].as_bool() == Some(true) && self.tls.is_none() {
-            let found = "it requires TLS, and no trusted authorities were given";
-            return Err(refused("connect to the NATS server", found));
+    /// Returns why client and server can't use TLS together, as far as the server's INFO tells.
+    fn fault(&self, info: &Value) -> Option<tls::Fault> {
+        let says = |name: &str| info[name].as_bool() == Some(true);
+        match &self.tls {
+            None => says("tls_required").then_some(tls::Fault::OnlyTls),
+            Some(_) if !says("tls_required") && !says("tls_available") => Some(tls::Fault::NoTls),
+            Some(tls) => (says("tls_verify") && !tls.shows()).then_some(tls::Fault::CertificateRequired),
         }
+    }
+
+    /// Returns the JSON after CONNECT.
+    fn connect(&self) -> String {
         let mut said = json!({
             "verbose": false,
             "pedantic": false,
@@ -400,17 +427,13 @@ impl Server {
             (Some(token), None) => said["auth_token"] = json!(token),
             _ => {}
         }
-        Ok(said.to_string())
+        said.to_string()
     }
 }
 
-fn failed(operation: &'static str, error: &io::Error) -> Error {
-    let found = error.to_string();
-    if tls::is_refusal(error) {
-        let what = "one end of the connection to the NATS server";
-        return Error::Certificate { what, found };
-    }
-    Error::Nats { operation, found }
+/// Reads what a server says of itself.
+fn read_info(info: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(info).map_err(|error| unreadable(&error))
 }
 
 pub(super) fn refused(operation: &'static str, found: &str) -> Error {

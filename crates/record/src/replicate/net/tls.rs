@@ -3,12 +3,21 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use rustls::client::ClientConnectionData;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::{ServerConnectionData, WebPkiClientVerifier};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionCommon, RootCertStore, ServerConfig, ServerConnection, SideData,
+    StreamOwned,
+};
 
+pub use super::fault::Fault;
+use super::message::network;
+use super::{SILENCE_MAX, Stream, is_late, reason};
 use crate::error::Error;
 
 /// A certificate with its chain and its private key, as PEM.
@@ -29,6 +38,21 @@ pub struct Server(Arc<ServerConfig>);
 pub struct Client {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// Whether it has a certificate to show.
+    shows: bool,
+}
+
+/// A connection with TLS.
+struct Encrypted<C, S>
+where
+    C: std::ops::DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    stream: StreamOwned<C, TcpStream>,
+    /// Whether this end has a certificate to show.
+    shows: bool,
+    /// The first fault of TLS that was found.
+    fault: Option<Fault>,
 }
 
 impl Server {
@@ -56,10 +80,21 @@ impl Server {
         Ok(Server(Arc::new(config)))
     }
 
-    pub(super) fn accept(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
+    pub(super) fn accept(
+        &self,
+        stream: TcpStream,
+        address: &str,
+        stop: &AtomicBool,
+    ) -> Result<impl Stream + use<>, Error> {
         let connection = ServerConnection::new(self.0.clone());
         let connection = connection.map_err(|error| refused("the certificate and its key", &error))?;
-        Ok(StreamOwned::new(connection, stream))
+        let mut stream: Encrypted<_, ServerConnectionData> = Encrypted {
+            stream: StreamOwned::new(connection, stream),
+            shows: true,
+            fault: None,
+        };
+        stream.shake_hands(address, stop)?;
+        Ok(stream)
     }
 }
 
@@ -86,13 +121,115 @@ impl Client {
             }
         };
         let config = Arc::new(config);
-        Ok(Client { config, name })
+        let shows = identity.is_some();
+        Ok(Client { config, name, shows })
     }
 
-    pub(in crate::replicate) fn connect(&self, stream: TcpStream) -> Result<impl Read + Write + Send + use<>, Error> {
+    /// Returns whether the client has a certificate to show.
+    pub(in crate::replicate) fn shows(&self) -> bool {
+        self.shows
+    }
+
+    /// Makes an encrypted connection of one to `address`, which is for messages.
+    pub(in crate::replicate) fn connect(
+        &self,
+        stream: TcpStream,
+        address: &str,
+        stop: &AtomicBool,
+    ) -> Result<impl Stream + use<>, Error> {
         let connection = ClientConnection::new(self.config.clone(), self.name.clone());
         let connection = connection.map_err(|error| refused("the name of the server", &error))?;
-        Ok(StreamOwned::new(connection, stream))
+        let mut stream: Encrypted<_, ClientConnectionData> = Encrypted {
+            stream: StreamOwned::new(connection, stream),
+            shows: self.shows,
+            fault: None,
+        };
+        stream.shake_hands(address, stop)?;
+        Ok(stream)
+    }
+}
+
+impl<C, S> Encrypted<C, S>
+where
+    C: std::ops::DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    /// Agrees with the other end on how to encrypt. A client that is refused because of its own
+    /// certificate learns of that later.
+    fn shake_hands(&mut self, address: &str, stop: &AtomicBool) -> Result<(), Error> {
+        let begun = Instant::now();
+        let StreamOwned { conn, sock } = &mut self.stream;
+        while conn.is_handshaking() {
+            let Err(error) = conn.complete_io(sock) else { continue };
+            if is_late(&error) && begun.elapsed() < SILENCE_MAX && !stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            let address = address.to_owned();
+            if let Some(fault) = Fault::of(&error, self.shows, true) {
+                return Err(Error::Tls { address, fault });
+            }
+            let found = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "the other end closed the connection; it may not use TLS".to_owned(),
+                _ => reason(&error),
+            };
+            return Err(network(&address, "agree on TLS with", found));
+        }
+        Ok(())
+    }
+
+    /// Remembers a fault of TLS.
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &done
+            && self.fault.is_none()
+        {
+            self.fault = Fault::of(error, self.shows, false);
+        }
+        done
+    }
+}
+
+impl<C, S> Read for Encrypted<C, S>
+where
+    C: std::ops::DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(bytes);
+        self.noted(read)
+    }
+}
+
+impl<C, S> Write for Encrypted<C, S>
+where
+    C: std::ops::DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stream.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.stream.flush();
+        self.noted(flushed)
+    }
+}
+
+impl<C, S> Stream for Encrypted<C, S>
+where
+    C: std::ops::DerefMut<Target = ConnectionCommon<S>> + Send,
+    S: SideData,
+{
+    fn fault(&mut self) -> Option<Fault> {
+        let StreamOwned { conn, sock } = &mut self.stream;
+        // An alert may have come before the connection broke.
+        while self.fault.is_none() && matches!(conn.read_tls(sock), Ok(1..)) {
+            if let Err(error) = conn.process_new_packets() {
+                self.fault = Fault::of(&io::Error::other(error), self.shows, false);
+                break;
+            }
+        }
+        self.fault.clone()
     }
 }
 
@@ -134,19 +271,4 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
 fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
     let found = why.to_string();
     Error::Certificate { what, found }
-}
-
-/// Returns whether a connection failed because the ends do not trust each other or cannot agree, so
-/// that asking again does not help.
-pub(in crate::replicate) fn is_refusal(error: &io::Error) -> bool {
-    let source = error
-        .get_ref()
-        .and_then(|source| source.downcast_ref::<rustls::Error>());
-    source.is_some_and(|error| {
-        use rustls::Error as E;
-        matches!(
-            error,
-            E::InvalidCertificate(_) | E::AlertReceived(_) | E::NoCertificatesPresented | E::InvalidMessage(_)
-        )
-    })
 }

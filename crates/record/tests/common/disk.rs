@@ -1,0 +1,144 @@
+//! A disk in memory.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ibid_record::engine::{Redb, StorageBackend};
+
+/// Two files on a disk that loses unsynced writes, or a part of them, at a power failure: the engine's, and its log of
+/// commits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Disk(Arc<Mutex<[Content; 2]>>);
+
+#[derive(Debug, Clone, Default)]
+struct Content {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Each write since the last sync with its offset; [`None`] sets the length.
+    unsynced: Vec<(u64, Option<Vec<u8>>)>,
+}
+
+/// Bytes that are written completely or not at all.
+const SECTOR: usize = 512;
+
+impl Content {
+    /// Returns the file as it is after a power failure.
+    fn after_power_failure(&self, below: &mut dyn FnMut(u64) -> u64) -> Content {
+        let mut image = self.synced.clone();
+        // All unsynced writes survive, or some, or none.
+        let part = below(4);
+        let mut length = image.len();
+        for (at, written) in &self.unsynced {
+            let kept = below(3) < part;
+            let at = *at as usize;
+            match written {
+                None => {
+                    length = at;
+                    if kept {
+                        image.resize(at, 0);
+                    }
+                }
+                Some(bytes) if kept => {
+                    let torn = below(8) == 0;
+                    let part = below(bytes.len() as u64 + 1) as usize / SECTOR * SECTOR;
+                    let kept = if torn { part } else { bytes.len() };
+                    if image.len() < at + kept {
+                        // Nothing is beyond the end of the file, which had been extended before.
+                        image.resize(length, 0);
+                    }
+                    image[at..at + kept].copy_from_slice(&bytes[..kept]);
+                }
+                Some(_) => {}
+            }
+        }
+        Content {
+            now: image.clone(),
+            synced: image,
+            unsynced: Vec::new(),
+        }
+    }
+}
+
+impl Disk {
+    /// Returns the disk as it is after the process was killed: the operating system still writes all.
+    pub(crate) fn after_a_kill(&self) -> Disk {
+        let files = self.0.lock().unwrap().clone();
+        Disk(Arc::new(Mutex::new(files)))
+    }
+
+    /// Returns the disk as it is after a power failure, which both files meet at the same moment. `below` returns
+    /// random numbers below its argument.
+    pub(crate) fn after_power_failure(&self, below: &mut dyn FnMut(u64) -> u64) -> Disk {
+        let files = self.0.lock().unwrap();
+        let files = files.each_ref().map(|file| file.after_power_failure(below));
+        Disk(Arc::new(Mutex::new(files)))
+    }
+
+    pub(crate) fn engine(&self, cache_bytes: usize) -> Redb {
+        let [file, log] = [0, 1].map(|which| DiskFile {
+            disk: self.clone(),
+            which,
+        });
+        Redb::open_on(file, log, Path::new("disk"), cache_bytes).unwrap()
+    }
+}
+
+/// A file of the disk.
+#[derive(Debug)]
+struct DiskFile {
+    disk: Disk,
+    which: usize,
+}
+
+impl DiskFile {
+    fn with<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
+        work(&mut self.disk.0.lock().unwrap()[self.which])
+    }
+}
+
+impl StorageBackend for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.with(|content| content.now.len() as u64))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.with(|content| {
+            let from = offset as usize;
+            let found = content.now.get(from..from + out.len());
+            out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with(|content| {
+            content.now.resize(len as usize, 0);
+            content.unsynced.push((len, None));
+        });
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.with(|content| {
+            for (at, written) in std::mem::take(&mut content.unsynced) {
+                let at = at as usize;
+                match written {
+                    None => content.synced.resize(at, 0),
+                    Some(bytes) => content.synced[at..at + bytes.len()].copy_from_slice(&bytes),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.with(|content| {
+            let at = offset as usize;
+            let place = content.now.get_mut(at..at + data.len());
+            place.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
+            content.unsynced.push((offset, Some(data.to_vec())));
+            Ok(())
+        })
+    }
+}
