@@ -30,6 +30,7 @@
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod audit;
+mod condition;
 pub mod conformance;
 mod encode;
 pub mod engine;
@@ -46,6 +47,7 @@ pub use audit::{
     Amount, BodySizes, Bucket, Compaction, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem,
     Retrievals, SizeClass, Statistics, Verification,
 };
+pub use condition::Condition;
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use engine::{Direction, KeyRange};
 pub use error::{Damage, Error};

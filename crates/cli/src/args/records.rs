@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use ibid_record::Condition;
 use ibid_record::replicate::nats;
 use ibid_terminal::value::size;
 
@@ -166,13 +167,41 @@ pub(crate) struct LoadArgs {
     pub(crate) place: NamespaceArgs,
 }
 
+/// The state that a key must be in.
+#[derive(Debug, Args)]
+pub(crate) struct ConditionArgs {
+    /// Only if N is the latest version of the key: 0 for none, `deleted` for a deletion; otherwise the
+    /// exit code is 7
+    #[arg(long, value_name = "N", value_parser = value::record_condition)]
+    if_version: Option<Condition>,
+    /// Only if the latest version of the key is the record with this number
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "if_version"
+    )]
+    if_number: Option<u64>,
+}
+
+impl ConditionArgs {
+    pub(crate) fn condition(&self) -> Option<Condition> {
+        self.if_version.or(self.if_number.map(Condition::Number))
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its \
 latest version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
 
+With --if-version you overwrite no version that you have not seen. In a namespace that keeps only the latest version, \
+use --if-number. `put --json` prints both, and `ibid records versions` lists them.
+
 Examples:
   ibid records put Ibid page.txt
+  ibid records put Ibid page.txt --if-version 3     only if version 3 is still the latest
+  ibid records put Ibid page.txt --if-version 0     only if there is no such key
   date | ibid records put now --namespace times --versions latest")]
 pub(crate) struct PutArgs {
     /// Store the record under this key
@@ -181,6 +210,8 @@ pub(crate) struct PutArgs {
     /// Read the body from this file; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: ConditionArgs,
     #[command(flatten)]
     pub(crate) new: NewRecordsArgs,
     #[command(flatten)]
@@ -245,7 +276,8 @@ In a namespace that keeps versions, a deletion is a version too, and you can sti
 
 Examples:
   ibid records delete Ibid
-  ibid records delete Ibid --purge     with all its versions")]
+  ibid records delete Ibid --purge     with all its versions
+  ibid records delete Ibid --if-version 3     only if version 3 is still the latest")]
 pub(crate) struct DeleteArgs {
     /// Delete this key
     #[arg(value_name = "KEY", value_parser = key())]
@@ -253,6 +285,8 @@ pub(crate) struct DeleteArgs {
     /// Remove all versions for good
     #[arg(long)]
     pub(crate) purge: bool,
+    #[command(flatten)]
+    pub(crate) only: ConditionArgs,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }

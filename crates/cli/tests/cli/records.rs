@@ -87,6 +87,79 @@ fn loaded_records_can_be_read_version_by_version() {
 }
 
 #[test]
+fn a_key_is_changed_only_if_it_is_in_the_state_that_was_stated() {
+    let home = Home::bare();
+    let put = |body: &str, arguments: &[&str]| {
+        let mut put = records(&home, ["put", "page"]);
+        run_with(put.args(arguments), body.as_bytes())
+    };
+    let refused = |arguments: &[&str], said: &str| {
+        let ran = put("never", arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (7, ""), "{ran:?}");
+        assert!(
+            ran.err.contains(said) && ran.err.contains("Nothing was changed"),
+            "{ran:?}"
+        );
+    };
+    // What can only hold in a store that exists makes none.
+    assert_eq!(put("one", &["--if-version", "1"]).code, 10);
+    assert!(!home.path("store").exists());
+    assert_eq!(
+        put("one", &["--if-version", "0"]).out,
+        "stored 3 B as version 1 of page\n"
+    );
+    refused(
+        &["--if-version", "0"],
+        "expected no version, found version 1 (record 1)",
+    );
+    assert_eq!(put("two", &["--if-version", "1"]).code, 0);
+    refused(
+        &["--if-version", "1"],
+        "\"page\" in namespace records: expected version 1, found version 2 (record 2)",
+    );
+    refused(&["--if-number", "1"], "expected record 1, found version 2 (record 2)");
+    refused(&["--if-version", "deleted"], "expected a deletion, found version 2");
+    fails(&home, 7, ["delete", "page", "--if-version", "1"]);
+    fails(&home, 7, ["delete", "page", "--purge", "--if-version", "deleted"]);
+    assert_eq!(ok(&home, ["get", "page"]), "two");
+
+    ok(&home, ["delete", "page", "--if-number", "2"]);
+    refused(
+        &["--if-version", "0"],
+        "expected no version, found version 3 (record 3), a deletion",
+    );
+    assert_eq!(put("three", &["--if-version", "deleted"]).code, 0);
+    ok(&home, ["delete", "page", "--if-version", "4"]);
+    ok(&home, ["delete", "page", "--purge", "--if-version", "5"]);
+    assert_eq!(put("new", &["--if-version", "0"]).code, 0);
+
+    // Where only the latest version is kept, each is the first, and only the number tells them apart.
+    let other = ["--namespace", "numbers", "--versions", "latest"];
+    let put_other = |arguments: &[&str]| put("x", &[&other[..], arguments].concat());
+    assert_eq!(put_other(&["--if-number", "7"]).code, 6, "no such namespace");
+    assert!(!ok(&home, ["stats"]).contains("numbers"));
+    assert_eq!(put_other(&["--if-version", "0"]).code, 0);
+    let asked = put_other(&["--if-version", "1"]);
+    assert!(asked.code == 1 && asked.err.contains("--if-number"), "{asked:?}");
+    assert_eq!(put_other(&["--if-number", "7"]).code, 0);
+    let asked = put_other(&["--if-number", "7"]);
+    assert!(
+        asked.code == 7 && asked.err.contains("found version 1 (record 8)"),
+        "{asked:?}"
+    );
+
+    for wrong in [
+        &["--if-version", "-1"][..],
+        &["--if-version", "latest"],
+        &["--if-version", "4294967296"],
+        &["--if-number", "0"],
+        &["--if-version", "1", "--if-number", "1"],
+    ] {
+        assert_eq!(put("", wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_whole_line_is_a_record_and_several_fields_a_key() {
     let home = Home::bare();
     home.write("pages.jsonl", PAGES.replace('\n', "\r\n"));

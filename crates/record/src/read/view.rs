@@ -60,6 +60,11 @@ impl View {
         live(number, body).map(Some)
     }
 
+    /// Returns the latest version of a key; [`None`] if there is no such key.
+    pub(crate) fn latest(&self, namespace: u32, key: &[u8]) -> Result<Option<Version>, Error> {
+        Ok(self.entry(namespace, key)?.as_ref().map(Version::latest_of))
+    }
+
     /// Returns all versions of a key, oldest first; none if there is no such key.
     pub(crate) fn versions(&self, namespace: u32, key: &[u8]) -> Result<Vec<Version>, Error> {
         let Some(entry) = self.entry(namespace, key)? else {

@@ -8,7 +8,7 @@ use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
 use crate::read::view::{Record, Scan, WrittenAfter};
 use crate::versions::{Version, Versions};
-use crate::write::request::{Change, Operation, Target};
+use crate::write::request::{Change, Changes, Operation, Target};
 
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
@@ -107,6 +107,15 @@ impl Namespace {
         keys.iter().map(|key| view.get(self.number, key)).collect()
     }
 
+    /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no
+    /// record.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn latest(&self, key: &[u8]) -> Result<Option<Version>, Error> {
+        self.view()?.latest(self.number, key)
+    }
+
     /// Returns all versions of a key, oldest first; none if there is no such key.
     ///
     /// # Errors
@@ -175,22 +184,29 @@ impl Namespace {
     }
 
     fn commit(&self, key: &[u8], change: Change) -> Result<Option<u64>, Error> {
-        let written = self
-            .store
-            .commit(vec![self.operation(key, change)], self.store.durability)?;
+        let operations = vec![self.operation(key, change)];
+        let changes = Changes {
+            operations,
+            ..Changes::default()
+        };
+        let written = self.store.commit(changes, self.store.durability)?;
         Ok(written.into_iter().flatten().next())
     }
 
-    /// Returns an operation of this namespace. It does not keep the store open: as the last holder
-    /// of a store, the writer would wait for its own end.
-    pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
-        let target = Target {
+    /// Returns the namespace for an operation. It does not keep the store open: as the last holder of
+    /// a store, the writer would wait for its own end.
+    pub(super) fn target(&self) -> Target {
+        Target {
             name: self.name.clone(),
             number: self.number,
             versions_kept: self.versions == Versions::Kept,
-        };
+        }
+    }
+
+    /// Returns an operation of this namespace.
+    pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
         Operation {
-            target,
+            target: self.target(),
             key: key.to_vec(),
             change,
             like: None,

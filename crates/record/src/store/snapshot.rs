@@ -53,6 +53,15 @@ impl Snapshot {
         keys.iter().map(|key| self.get(namespace, key)).collect()
     }
 
+    /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no
+    /// record.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn latest(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Version>, Error> {
+        self.view_of(namespace)?.latest(namespace.number(), key)
+    }
+
     /// Returns all versions of a key, oldest first; none if there is no such key. A key in a
     /// namespace that does not keep versions has at most one.
     ///

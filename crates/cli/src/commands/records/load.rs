@@ -41,7 +41,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     }
     let mut lines = lines?;
     watch.expect(lines.file_bytes);
-    let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
+    let (store, namespace) = open_or_make(context, &args.place, &args.new, None)?;
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,

@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
+use ibid_record::{Argon2Cost, Condition, Encoding, Error, Namespace, Options, Store, Versions};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
 
@@ -171,19 +171,32 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
 /// Opens a store and a namespace that exist.
 fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
     let store = open(context, &args.store)?;
-    let namespace = store.find_namespace(&args.namespace)?.ok_or_else(|| {
-        Failure::NotThere(format!(
-            "there is no namespace \"{}\" in the store. `ibid records stats` lists the namespaces",
-            escape(args.namespace.as_bytes())
-        ))
-    })?;
+    let namespace = store.find_namespace(&args.namespace)?;
+    let namespace = namespace.ok_or_else(|| no_namespace(&args.namespace))?;
     Ok((store, namespace))
 }
 
-/// Opens a store and a namespace to write to, and creates them if they do not exist.
-fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -> Result<(Store, Namespace)> {
+fn no_namespace(name: &str) -> Failure {
+    Failure::NotThere(format!(
+        "there is no namespace \"{}\" in the store. `ibid records stats` lists the namespaces",
+        escape(name.as_bytes())
+    ))
+}
+
+/// Opens a store and a namespace to write to. Creates them if they do not exist, unless the
+/// condition of the change can only hold in a namespace that exists.
+fn open_or_make(
+    context: &Context,
+    args: &NamespaceArgs,
+    new: &NewRecordsArgs,
+    condition: Option<Condition>,
+) -> Result<(Store, Namespace)> {
+    let may_make = matches!(condition, None | Some(Condition::Absent));
     let path = place(&args.store)?;
     let is_new = !is_there(path)?;
+    if is_new && !may_make {
+        return Err(none_there(path));
+    }
     let store = open_at(context, path, options_to_store(context), new.encrypted)?;
     if is_new && !context.global.quiet {
         print::new_store(path);
@@ -194,6 +207,7 @@ fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -
     });
     let namespace = match (asked, store.find_namespace(&args.namespace)?) {
         (None, Some(namespace)) => namespace,
+        (_, None) if !may_make => return Err(no_namespace(&args.namespace)),
         (asked, _) => store.namespace(&args.namespace, asked.unwrap_or(Versions::Kept))?,
     };
     Ok((store, namespace))

@@ -54,7 +54,8 @@ struct JsonPut {
 }
 
 /// Prints the stored record.
-pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, bytes: u64) -> Result<()> {
+pub(crate) fn records_put(out: &mut Out, key: &[u8], stored: Version, bytes: u64) -> Result<()> {
+    let Version { version, number, .. } = stored;
     if out.json {
         let key = JsonKey::new(key);
         let body = JsonPut {
