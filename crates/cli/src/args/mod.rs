@@ -28,9 +28,9 @@ use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
-    CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs, NewRecordsArgs,
-    PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
-    VersionName, VersionsKept, VersionsOfArgs,
+    BatchArgs, CompactArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs,
+    NewRecordsArgs, PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, ReplicateArgs, ScanArgs, ServeArgs,
+    StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use ibid_record::Condition;
 use ibid_record::replicate::nats;
+use ibid_record::{Condition, Versions};
 use ibid_terminal::value::size;
 
 use super::value;
@@ -35,6 +35,8 @@ pub(crate) enum RecordsCommand {
     Load(LoadArgs),
     /// Store one record
     Put(PutArgs),
+    /// Make several changes together, or none of them
+    Batch(BatchArgs),
     /// Write one record to standard output
     Get(GetArgs),
     /// Delete a key
@@ -92,6 +94,16 @@ pub(crate) struct NewRecordsArgs {
     /// typed
     #[arg(long)]
     pub(crate) encrypted: bool,
+}
+
+impl NewRecordsArgs {
+    /// Returns the versions that a new namespace keeps.
+    pub(crate) fn versions(&self) -> Versions {
+        match self.versions {
+            Some(VersionsKept::Latest) => Versions::Latest,
+            Some(VersionsKept::Kept) | None => Versions::Kept,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -212,6 +224,34 @@ pub(crate) struct PutArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) only: ConditionArgs,
+    #[command(flatten)]
+    pub(crate) new: NewRecordsArgs,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+FILE has one JSON object per line. `do` says what to do with the key: put (with `body`), delete, purge (remove all \
+versions), or require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
+or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines are done in order, so \
+that a line sees the changes before it. `namespace` takes another namespace than --namespace.
+
+Bytes that are not text are `key_bytes` and `body_bytes`, in hexadecimal digits, as `ibid records scan` prints them.
+
+If a condition does not hold, nothing is changed, and the exit code is 7. The same holds for a line that is wrong \
+(exit code 1) or deletes a key that is not there (6). When the command ends, all changes are on disk. A batch may have \
+an eighth of --memory: 64 MiB by default.
+
+Store and namespaces are created if they do not exist, unless a line deletes there, or needs a version.
+
+Examples:
+  ibid records batch changes.jsonl
+  echo '{\"do\": \"delete\", \"key\": \"Ibid\", \"if_version\": 2}' | ibid records batch -")]
+pub(crate) struct BatchArgs {
+    /// Read the changes from this file; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) new: NewRecordsArgs,
     #[command(flatten)]

@@ -167,6 +167,18 @@ fn records_print_what_is_documented() {
     home.write("binary", b"\xff\0");
     let stored = tables.document("records put", &json(&["put", "b", "binary"]));
     assert_eq!((&stored["version"], &stored["bytes"]), (&1.into(), &2.into()));
+    home.write(
+        "batch",
+        r#"{"do": "require", "key": "b", "if_version": 1}
+{"do": "put", "namespace": "records", "key": "c", "body": ""}
+{"do": "purge", "key": "c"}
+"#,
+    );
+    let done = tables.document("records batch", &json(&["batch", "batch"]));
+    assert_eq!(
+        (&done["conditions"], &done["changes"]),
+        (&1.into(), &serde_json::json!([{"number": 4}, {"number": null}]))
+    );
     let scanned = tables.stream("records scan", &json(&["scan"]));
     assert_eq!(
         (&scanned[1]["body"], &scanned[2]["body_bytes"], &scanned[3]["records"]),

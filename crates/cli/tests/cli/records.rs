@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Home, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
+use crate::support::{Home, Ran, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
 
 /// Returns `ibid records` with these arguments and a store in this home.
 fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
@@ -157,6 +157,144 @@ fn a_key_is_changed_only_if_it_is_in_the_state_that_was_stated() {
     ] {
         assert_eq!(put("", wrong).code, 2, "{wrong:?}");
     }
+}
+
+fn batch(home: &Home, lines: &str) -> Ran {
+    run_with(&mut records(home, ["batch", "-"]), lines.as_bytes())
+}
+
+#[test]
+fn a_batch_is_done_completely_or_not_at_all() {
+    let home = Home::bare();
+    // What needs something that exists makes no store.
+    let needy = r#"{"do": "put", "key": "a", "body": "1"}
+{"do": "require", "key": "b", "if_version": 1}"#;
+    assert_eq!(batch(&home, needy).code, 10);
+    assert_eq!(batch(&home, "\n").code, 10);
+    assert!(!home.path("store").exists());
+
+    let done = batch(
+        &home,
+        r#"{"do": "put", "key": "a", "body": "1", "if_version": 0}
+{"do": "put", "key": "a", "body": "2"}
+
+{"do": "put", "key": "gone", "body": "x"}
+{"do": "put", "namespace": "titles", "key": "?", "key_bytes": "ff00", "body_bytes": "00ff"}
+"#,
+    );
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "made 4 changes; 1 condition held\n"),
+        "{done:?}"
+    );
+    assert_eq!(
+        batch(&home, r#"{"do": "delete", "key": "gone", "if_number": 3}"#).code,
+        0
+    );
+    assert_eq!(ok(&home, ["get", "a"]), "2");
+    let before = [scanned(&home, &[]), scanned(&home, &["--namespace", "titles"])];
+    assert_eq!(before[1][0]["body_bytes"], "00ff");
+    assert!(ok(&home, ["versions", "gone"]).contains("deleted"));
+
+    let begin = r#"{"do": "put", "key": "new", "body": "never"}
+{"do": "put", "namespace": "titles", "key": "new", "body": "never"}
+"#;
+    let end = "\n{\"do\": \"purge\", \"key\": \"a\"}\n";
+    for (line, code, said) in [
+        (
+            r#"{"do": "require", "key": "a", "if_version": 1}"#,
+            7,
+            "expected version 1, found version 2",
+        ),
+        (
+            r#"{"do": "require", "key": "gone", "if_version": 0}"#,
+            7,
+            "found version 2 (record 5), a deletion",
+        ),
+        (
+            r#"{"do": "require", "key": "new", "if_version": 0}"#,
+            7,
+            "found version 1 (record 6)",
+        ),
+        (
+            r#"{"do": "delete", "namespace": "titles", "key": "a", "if_number": 2}"#,
+            7,
+            "found no version",
+        ),
+        (
+            r#"{"do": "delete", "key": "gone"}"#,
+            6,
+            "no record under \"gone\"; nothing was changed",
+        ),
+        (
+            r#"{"do": "purge", "namespace": "typo", "key": "a"}"#,
+            6,
+            "no namespace \"typo\"",
+        ),
+        (
+            r#"{"do": "purge", "key": "a"#,
+            1,
+            "line 3: EOF while parsing a string, at column",
+        ),
+        (
+            r#"{"do": "purge", "key": "a", "if_versoin": 2}"#,
+            1,
+            "line 3: unknown field `if_versoin`",
+        ),
+    ] {
+        let refused = batch(&home, &[begin, line, end].concat());
+        assert_eq!((refused.code, refused.out.as_str()), (code, ""), "{refused:?}");
+        assert!(refused.err.contains(said), "{refused:?}");
+        let after = [scanned(&home, &[]), scanned(&home, &["--namespace", "titles"])];
+        assert_eq!(after, before, "{line}");
+    }
+    assert!(!ok(&home, ["stats"]).contains("typo"));
+
+    let checked = batch(&home, r#"{"do": "require", "key": "gone", "if_version": "deleted"}"#);
+    assert_eq!(checked.out, "made 0 changes; 1 condition held\n");
+    let sees_itself = r#"{"do": "require", "key": "new", "if_version": 1}"#;
+    assert_eq!(batch(&home, &[begin, sees_itself].concat()).code, 0);
+    assert_eq!(ok(&home, ["get", "new"]), "never");
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn a_batch_is_bounded_before_it_is_kept() {
+    let home = Home::bare();
+    let body = "x".repeat(1000);
+    let line = |key: u32| format!("{{\"do\": \"put\", \"key\": \"{key}\", \"body\": \"{body}\"}}\n");
+    home.write("lines", (0..9).map(line).collect::<String>());
+    let said = fails(&home, 1, ["batch", "lines", "--memory", "64KiB"]);
+    assert!(said.contains("line 9: expected at most 8.0 KiB in a batch"), "{said}");
+    assert!(!home.path("store").exists());
+    ok(&home, ["batch", "lines"]);
+    assert_eq!(scanned(&home, &[]).len(), 9);
+}
+
+#[test]
+fn an_interrupted_batch_changes_nothing() {
+    let home = with_pages();
+    let mut command = records(&home, ["batch", "-"]);
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"do\": \"purge\", \"key\": \"a\"}\n").unwrap();
+    wait_until("it listens to signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    });
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert!(
+        ended.code == 130 && ended.err.contains("nothing was changed"),
+        "{ended:?}"
+    );
+    drop(stdin);
+    assert_eq!(ok(&home, ["get", "a"]), "two");
 }
 
 #[test]

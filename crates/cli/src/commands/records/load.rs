@@ -295,7 +295,7 @@ impl Loader<'_> {
     }
 }
 
-fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
+pub(super) fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
     match found > max {
         true => Err(format!("{what}: expected at most {max} bytes, found {found}")),
         false => Ok(()),

@@ -77,6 +77,36 @@ pub(crate) fn records_put(out: &mut Out, key: &[u8], stored: Version, bytes: u64
 }
 
 #[derive(Serialize)]
+struct JsonBatch {
+    conditions: u64,
+    changes: Vec<JsonChange>,
+}
+
+#[derive(Serialize)]
+struct JsonChange {
+    number: Option<u64>,
+}
+
+/// Says how many changes a batch made, given the number of the record that each wrote.
+pub(crate) fn records_batch(out: &mut Out, conditions: u64, numbers: Vec<Option<u64>>) -> Result<()> {
+    if out.json {
+        let changes = numbers.into_iter().map(|number| JsonChange { number }).collect();
+        return out.document("records batch", None, &JsonBatch { conditions, changes });
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let changes = counted(numbers.len() as u64, "change", "changes");
+    match conditions {
+        0 => out.line(format!("made {changes}")),
+        conditions => out.line(format!(
+            "made {changes}; {} held",
+            counted(conditions, "condition", "conditions")
+        )),
+    }
+}
+
+#[derive(Serialize)]
 struct JsonDelete {
     #[serde(flatten)]
     key: JsonKey,
