@@ -337,12 +337,16 @@ Lists the latest version of each key. On a terminal you see a table. Anywhere el
 with the body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in \
 hexadecimal digits; a key likewise as `key_bytes`.
 
+--keys-only reads no record, so it is fast. --deleted lists the keys that were deleted, without reading a record. The \
+namespace must keep versions; otherwise nothing is left of a deleted key.
+
 Every record has a number, which grows with each record that is stored: --in-order lists by number, and --after \
-continues from one.
+continues from one. It reads records also with --keys-only.
 
 Examples:
   ibid records scan --limit 20
   ibid records scan --prefix Talk: --keys-only
+  ibid records scan --deleted
   ibid records scan --from a --to b | jq -r .body
   ibid records scan --in-order --after 1000       records stored after number 1000")]
 pub(crate) struct ScanArgs {
@@ -361,6 +365,9 @@ pub(crate) struct ScanArgs {
     /// List only keys, one per line, escaped as in `ibid ls`; with --json unescaped
     #[arg(long)]
     pub(crate) keys_only: bool,
+    /// List deleted keys, each with the version that deletes it, instead of records
+    #[arg(long)]
+    pub(crate) deleted: bool,
     /// List records in the order they were stored
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub(crate) in_order: bool,

@@ -45,7 +45,7 @@ use ibid_terminal::json::Item;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use records::{
-    BadLine, Compacted, Loaded, ScanPrinter, StoreStats, records_batch, records_compact, records_delete,
+    BadLine, Compacted, Loaded, ScanPrinter, Scanned, StoreStats, records_batch, records_compact, records_delete,
     records_followed, records_load, records_promoted, records_put, records_stats, records_verify, records_versions,
 };
 pub(crate) use repair::repair;

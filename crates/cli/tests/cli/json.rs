@@ -187,6 +187,11 @@ fn records_print_what_is_documented() {
     let keys = tables.stream("records scan", &json(&["scan", "--keys-only"]));
     assert_eq!((&keys[1]["key"], &keys[1]["body"]), (&"a".into(), &Value::Null));
     tables.document("records delete", &json(&["delete", "a"]));
+    let deleted = tables.stream("records scan", &json(&["scan", "--deleted"]));
+    assert_eq!(
+        (&deleted[1]["key"], &deleted[1]["deleted"], &deleted[2]["records"]),
+        (&"a".into(), &true.into(), &1.into())
+    );
     let versions = tables.stream("records versions", &json(&["versions", "a"]));
     assert_eq!(
         (&versions[2]["deleted"], &versions[3]["deleted"]),

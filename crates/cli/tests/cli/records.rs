@@ -505,6 +505,70 @@ fn a_scan_can_be_a_part() {
 }
 
 #[test]
+fn deleted_keys_are_listed_with_their_versions() {
+    let home = with_pages();
+    let deleted = |arguments: &[&str]| scanned(&home, &[&["--deleted"], arguments].concat());
+    assert!(deleted(&[]).is_empty());
+    ok(&home, ["delete", "b"]);
+    ok(&home, ["delete", "a"]);
+    run_with(&mut records(&home, ["put", "c"]), b"three");
+    let found = deleted(&[]);
+    assert_eq!(
+        found[0],
+        serde_json::json!({"key": "a", "version": 2, "number": 5, "deleted": true})
+    );
+    assert_eq!(
+        found[1],
+        serde_json::json!({"key": "b", "version": 3, "number": 4, "deleted": true})
+    );
+    assert_eq!(keys(&found), ["a", "b"]);
+    for (arguments, expected) in [
+        (&["--in-order"][..], &["b", "a"][..]),
+        (&["--in-order", "--after", "4"], &["a"]),
+        (&["--prefix", "b"], &["b"]),
+        (&["--from", "b", "--limit", "1"], &["b"]),
+        (&["--to", "a"], &[]),
+    ] {
+        assert_eq!(keys(&deleted(arguments)), expected, "{arguments:?}");
+        let listed = ok(&home, [&["scan", "--deleted", "--keys-only"], arguments].concat());
+        assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
+    assert_eq!(keys(&scanned(&home, &[])), ["c"]);
+    // It exists again.
+    run_with(&mut records(&home, ["put", "b"]), b"four");
+    assert_eq!(keys(&deleted(&[])), ["a"]);
+    // It is forgotten.
+    ok(&home, ["delete", "a", "--purge"]);
+    assert!(deleted(&[]).is_empty());
+
+    let latest = ["--namespace", "log", "--versions", "latest"];
+    run_with(records(&home, ["put", "x"]).args(latest), b"");
+    let said = fails(&home, 1, ["scan", "--deleted", "--namespace", "log"]);
+    assert!(said.contains("nothing is left of a deleted key"), "{said}");
+}
+
+#[test]
+fn keys_are_listed_without_a_look_at_their_records() {
+    let home = Home::bare();
+    let body = noise(3000, 1);
+    run_with(&mut records(&home, ["put", "a"]), &body);
+    run_with(&mut records(&home, ["put", "gone"]), b"away");
+    ok(&home, ["delete", "gone"]);
+    let file = home.path("store/redb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&body[..100]));
+    let at: Vec<usize> = at.collect();
+    assert!(!at.is_empty());
+    at.iter().for_each(|&at| bytes[at] ^= 1);
+    std::fs::write(&file, bytes).unwrap();
+    fails(&home, 1, ["scan"]);
+    fails(&home, 1, ["get", "a"]);
+    assert_eq!(ok(&home, ["scan", "--keys-only"]), "a\n");
+    assert_eq!(ok(&home, ["scan", "--keys-only", "--prefix", "a"]), "a\n");
+    assert_eq!(ok(&home, ["scan", "--keys-only", "--deleted"]), "gone\n");
+}
+
+#[test]
 fn commands_that_only_read_create_nothing() {
     let home = Home::bare();
     let looks: [&[&str]; 6] = [

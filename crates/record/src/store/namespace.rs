@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
-use crate::read::view::{Record, Scan, WrittenAfter};
+use crate::keys::{KeyFilter, KeyState};
+use crate::read::view::{Keys, KeysWrittenAfter, Record, Scan, WrittenAfter};
 use crate::versions::{Version, Versions};
 use crate::write::request::{Change, Changes, Operation, Target};
 
@@ -160,6 +161,51 @@ impl Namespace {
         direction: Direction,
     ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<>, Error> {
         Ok(Scan::new(self.view()?, self.number, range, direction))
+    }
+
+    /// Returns an iterator over the keys in a range with their latest versions, in the order of the
+    /// keys' bytes or its reverse. It shows the keys that were there at the call, and reads some of
+    /// them ahead. It reads no record, so it is faster than [`scan`](Self::scan).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each key.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// use ibid_record::{Direction, KeyFilter, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// pages.put(b"op. cit.", b"in the work cited")?;
+    /// pages.delete(b"ibid")?;
+    /// let all = (Bound::Unbounded, Bound::Unbounded);
+    /// let deleted: Vec<_> = pages.keys(all, Direction::Forward, KeyFilter::Deleted)?.collect::<Result<_, _>>()?;
+    /// assert_eq!((&deleted[0].key[..], deleted[0].latest.version, deleted.len()), (&b"ibid"[..], 2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keys(
+        &self,
+        range: KeyRange<'_>,
+        direction: Direction,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
+        Ok(Keys::new(self.view()?, self.number, range, direction, filter))
+    }
+
+    /// Returns an iterator over the keys whose latest versions were written after the record
+    /// `number`, in the order in which they were written; 0 selects all. It shows the keys that were
+    /// there at the call, and reads some of them ahead. It reads the records, which name their keys,
+    /// and decodes none.
+    ///
+    /// # Errors
+    /// As [`written_after`](Self::written_after).
+    pub fn keys_written_after(
+        &self,
+        number: u64,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
+        Ok(KeysWrittenAfter::new(self.view()?, self.number, number, filter))
     }
 
     /// Returns an iterator over the records that were written after the record `number`, in the

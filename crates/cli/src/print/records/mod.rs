@@ -14,7 +14,7 @@ use ibid_terminal::json::lossless;
 use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Align, Table};
 pub(crate) use load::{BadLine, Loaded, records_load};
-pub(crate) use scan::ScanPrinter;
+pub(crate) use scan::{ScanPrinter, Scanned};
 use serde::Serialize;
 pub(crate) use stats::{StoreStats, records_stats};
 pub(crate) use verify::records_verify;
