@@ -35,6 +35,7 @@ const READ: [Table; 7] = [
 #[derive(Debug, PartialEq)]
 struct Seen {
     bodies: Vec<Option<Vec<u8>>>,
+    many: Vec<Option<Record>>,
     versions: [Vec<Version>; 2],
     old: Vec<Option<Vec<u8>>>,
     scanned: Vec<Record>,
@@ -46,7 +47,11 @@ fn look(path: &Path) -> Result<Seen, Error> {
     store.finish_encoding()?;
     let pages = store.namespace("pages", Versions::Kept)?;
     Ok(Seen {
-        bodies: pages.get_many(&[b"a", b"b", b"gone", b"absent"])?,
+        bodies: [b"a".as_slice(), b"b", b"gone", b"absent"]
+            .into_iter()
+            .map(|key| pages.get(key))
+            .collect::<Result<_, _>>()?,
+        many: pages.get_many(&[b"b", b"a", b"gone", b"absent"])?,
         versions: [pages.versions(b"a")?, pages.versions(b"gone")?],
         old: [(b"a".as_slice(), 1), (b"a", 2), (b"a", 3), (b"gone", 1), (b"gone", 2)]
             .into_iter()

@@ -37,7 +37,7 @@ pub(crate) enum RecordsCommand {
     Put(PutArgs),
     /// Make several changes together, or none of them
     Batch(BatchArgs),
-    /// Write one record to standard output
+    /// Write one record, or several, to standard output
     Get(GetArgs),
     /// Delete a key
     Delete(DeleteArgs),
@@ -263,15 +263,20 @@ pub(crate) struct BatchArgs {
 KEY@3 is the third version of KEY. Digits after the last @ are always read as a version: if your key itself ends \
 like that, give --version. If there is no such record, the exit code is 6.
 
+Several records are printed as one JSON object per line, with their keys, versions and numbers, as `ibid records scan` \
+prints them. Those that are not there are named, the others are printed, and the exit code is 6. --json prints a \
+single record in this form, too.
+
 Examples:
   ibid records get Ibid                the latest version
+  ibid records get Ibid 'Loc. cit.' | jq -r .body
   ibid records get Ibid@1 | diff - <(ibid records get Ibid)
   ibid records get user@1 --version latest      the key is user@1")]
 pub(crate) struct GetArgs {
     /// Get the latest version of this key, or version VERSION of it
-    #[arg(value_name = "KEY[@VERSION]", value_parser = key())]
-    key: Key,
-    /// Get this version, or latest, and read all of KEY as the key
+    #[arg(value_name = "KEY[@VERSION]", required = true, value_parser = key())]
+    keys: Vec<Key>,
+    /// Get this version, or latest, and read all of each KEY as the key
     #[arg(long, value_name = "VERSION", value_parser = value::record_version)]
     version: Option<VersionName>,
     #[command(flatten)]
@@ -279,9 +284,12 @@ pub(crate) struct GetArgs {
 }
 
 impl GetArgs {
-    /// Returns the requested key and version.
-    pub(crate) fn wanted(&self) -> Result<(&[u8], VersionName), String> {
-        let key = &self.key.0;
+    /// Returns the requested keys and versions.
+    pub(crate) fn wanted(&self) -> Result<Vec<(&[u8], VersionName)>, String> {
+        self.keys.iter().map(|Key(key)| self.one(key)).collect()
+    }
+
+    fn one<'k>(&self, key: &'k [u8]) -> Result<(&'k [u8], VersionName), String> {
         if let Some(version) = self.version {
             return Ok((key, version));
         }

@@ -45,8 +45,9 @@ use ibid_terminal::json::Item;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use records::{
-    BadLine, Compacted, Loaded, ScanPrinter, Scanned, StoreStats, records_batch, records_compact, records_delete,
-    records_followed, records_load, records_promoted, records_put, records_stats, records_verify, records_versions,
+    BadLine, Compacted, GetPrinter, Loaded, ScanPrinter, Scanned, StoreStats, records_batch, records_compact,
+    records_delete, records_followed, records_load, records_promoted, records_put, records_stats, records_verify,
+    records_versions,
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};

@@ -179,6 +179,11 @@ fn records_print_what_is_documented() {
         (&done["conditions"], &done["changes"]),
         (&1.into(), &serde_json::json!([{"number": 4}, {"number": null}]))
     );
+    let got = tables.stream("records get", &json(&["get", "a@1", "b"]));
+    assert_eq!(
+        (&got[1]["version"], &got[2]["body_bytes"], &got[3]["records"]),
+        (&1.into(), &"ff00".into(), &2.into())
+    );
     let scanned = tables.stream("records scan", &json(&["scan"]));
     assert_eq!(
         (&scanned[1]["body"], &scanned[2]["body_bytes"], &scanned[3]["records"]),

@@ -505,6 +505,61 @@ fn a_scan_can_be_a_part() {
 }
 
 #[test]
+fn several_records_are_printed_in_the_order_of_their_names() {
+    let home = with_pages();
+    let get = |arguments: &[&str]| {
+        let ran = run(&mut records(&home, [&["get"], arguments].concat()));
+        let lines = ran.out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        (ran.code, ran.err, lines)
+    };
+    let (code, err, found) = get(&["b", "a", "b@1", "b"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(
+        found[0],
+        serde_json::json!({"key": "b", "version": 2, "number": 3, "body": "{\"three\":[3.0,null]}"})
+    );
+    assert_eq!(
+        found[2],
+        serde_json::json!({"key": "b", "version": 1, "number": 1, "body": "one\n"})
+    );
+    assert_eq!(keys(&found), ["b", "a", "b", "b"]);
+    // The version that `--if-version` needs comes with the body.
+    let (code, _, found) = get(&["a", "--json"]);
+    assert_eq!(
+        (code, &found[1]["body"], &found[1]["version"]),
+        (0, &"two".into(), &1.into())
+    );
+
+    let (code, err, found) = get(&["x", "a", "b@3", "b"]);
+    assert_eq!((code, keys(&found)), (6, vec!["a", "b"]));
+    assert!(
+        err.lines().count() == 2 && err.contains("under \"x\"") && err.contains("\"b\" has no version 3"),
+        "{err}"
+    );
+    let (code, err, found) = get(&["x", "a", "y", "--json"]);
+    assert_eq!(
+        (code, &found[1]["key"], &found[2]["type"]),
+        (6, &"a".into(), &"end".into())
+    );
+    let last: Value = serde_json::from_str(err.lines().last().unwrap()).unwrap();
+    assert!(
+        last["code"] == 6 && last["message"].as_str().unwrap().contains("\"y\""),
+        "{err}"
+    );
+
+    let many: Vec<String> = (0..100).map(|key| key.to_string()).collect();
+    let lines: String = many.iter().map(|key| format!("{{\"key\": \"{key}\"}}\n")).collect();
+    run_with(&mut records(&home, ["load", "-"]), lines.as_bytes());
+    let asked: Vec<&str> = many.iter().rev().map(String::as_str).collect();
+    for compacted in [false, true] {
+        let (code, _, found) = get(&asked);
+        assert!(code == 0 && keys(&found) == asked, "compacted: {compacted}");
+        ok(&home, ["compact"]);
+    }
+}
+
+#[test]
 fn deleted_keys_are_listed_with_their_versions() {
     let home = with_pages();
     let deleted = |arguments: &[&str]| scanned(&home, &[&["--deleted"], arguments].concat());

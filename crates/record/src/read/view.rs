@@ -1,14 +1,14 @@
 //! Reads of a namespace as it was at one moment.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::lookup;
 use super::records::{Generation, Records, StoredBody};
+use super::{lookup, many};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
 use crate::keys::{KeyFilter, KeyState};
@@ -59,6 +59,36 @@ impl View {
             .records
             .latest_body(&*self.engine, self.generation, number, owner)?;
         live(number, body).map(Some)
+    }
+
+    /// Returns the latest records of several keys, in the order of `keys`; [`None`] for a key that has
+    /// no body.
+    pub(crate) fn get_many(&self, namespace: u32, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        let mut in_order: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            in_order.entry(key).or_default().push(place);
+        }
+        let (mut asked, mut wanted) = (Vec::new(), Vec::new());
+        for (key, places) in in_order {
+            if let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) {
+                asked.push(places);
+                wanted.push((entry.latest, (namespace, key, entry.versions)));
+            }
+        }
+        let bodies = many::latest_bodies(&self.records, &*self.engine, self.generation, &wanted)?;
+        let mut found = vec![None; keys.len()];
+        for (((number, (_, key, version)), places), body) in wanted.into_iter().zip(asked).zip(bodies) {
+            let record = Record {
+                key: key.to_vec(),
+                version,
+                number,
+                body: live(number, body)?,
+            };
+            let (last, others) = places.split_last().expect("each key has a place");
+            others.iter().for_each(|&place| found[place] = Some(record.clone()));
+            found[*last] = Some(record);
+        }
+        Ok(found)
     }
 
     /// Returns the latest version of a key; [`None`] if there is no such key.

@@ -99,13 +99,24 @@ impl Namespace {
         self.view()?.get(self.number, key)
     }
 
-    /// Returns the bodies under several keys at one moment, in the order of `keys`.
+    /// Returns the latest records under several keys at one moment, in the order of `keys`; [`None`]
+    /// for a key that has no body. Records that were compressed together are decompressed once.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let view = self.view()?;
-        keys.iter().map(|key| view.get(self.number, key)).collect()
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// let [Some(ibid), None] = &pages.get_many(&[b"ibid", b"op. cit."])?[..] else { panic!() };
+    /// assert_eq!((&ibid.body[..], ibid.version), (&b"in the same place"[..], 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        self.view()?.get_many(self.number, keys)
     }
 
     /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no

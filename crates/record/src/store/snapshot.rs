@@ -46,12 +46,13 @@ impl Snapshot {
         self.view_of(namespace)?.get(namespace.number(), key)
     }
 
-    /// Returns the bodies under several keys, in the order of `keys`.
+    /// Returns the latest records under several keys, in the order of `keys`: see
+    /// [`Namespace::get_many`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_many(&self, namespace: &Namespace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        keys.iter().map(|key| self.get(namespace, key)).collect()
+    pub fn get_many(&self, namespace: &Namespace, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        self.view_of(namespace)?.get_many(namespace.number(), keys)
     }
 
     /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no

@@ -157,6 +157,25 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
             }
         }
 
+        // All keys, the last first, some twice, and some that are not there.
+        let mut asked: Vec<&[u8]> = model.spaces[index].keys().rev().map(Vec::as_slice).collect();
+        asked.extend(asked.clone().into_iter().step_by(2).chain([&b"absent"[..], &[0; 5000]]));
+        let many = snapshot.get_many(space, &asked).unwrap();
+        assert_eq!(many.len(), asked.len());
+        for (key, found) in asked.iter().zip(many) {
+            assert_eq!(
+                found.as_ref().map(|record| record.body.clone()),
+                snapshot.get(space, key).unwrap()
+            );
+            if let Some(found) = found {
+                let latest = snapshot.latest(space, key).unwrap().unwrap();
+                assert_eq!(
+                    (&found.key[..], found.version, found.number),
+                    (*key, latest.version, latest.number)
+                );
+            }
+        }
+
         let is_deleted = |key: &[u8]| model.spaces[index][key].last().is_some_and(|(_, body)| body.is_none());
         for filter in [KeyFilter::Live, KeyFilter::Deleted, KeyFilter::All] {
             let list = |direction| -> Vec<KeyState> {

@@ -1,12 +1,14 @@
 //! Prints `records`.
 
 mod compact;
+mod get;
 mod load;
 mod scan;
 mod stats;
 mod verify;
 
 pub(crate) use compact::{Compacted, records_compact};
+pub(crate) use get::GetPrinter;
 use ibid_record::{Version, Versions};
 use ibid_repo::Result;
 use ibid_terminal::escape;

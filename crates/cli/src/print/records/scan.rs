@@ -11,13 +11,13 @@ use super::super::Out;
 use super::JsonKey;
 
 #[derive(Serialize)]
-struct JsonBegin<'n> {
-    namespace: &'n str,
+pub(super) struct JsonBegin<'n> {
+    pub(super) namespace: &'n str,
 }
 
 /// A record, or a key without its body. `ibid records load --scanned` reads records.
 #[derive(Serialize)]
-struct JsonRecord<'r> {
+pub(super) struct JsonRecord<'r> {
     #[serde(flatten)]
     key: JsonKey,
     version: u32,
@@ -31,7 +31,7 @@ struct JsonRecord<'r> {
 }
 
 impl<'r> JsonRecord<'r> {
-    fn new(record: &'r Record) -> JsonRecord<'r> {
+    pub(super) fn new(record: &'r Record) -> JsonRecord<'r> {
         let text = std::str::from_utf8(&record.body).ok();
         JsonRecord {
             key: JsonKey::new(&record.key),
@@ -61,8 +61,8 @@ impl<'r> JsonRecord<'r> {
 }
 
 #[derive(Serialize)]
-struct JsonEnd {
-    records: u64,
+pub(super) struct JsonEnd {
+    pub(super) records: u64,
 }
 
 /// What is listed.
