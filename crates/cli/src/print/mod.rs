@@ -60,7 +60,7 @@ pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap, forgotten_for_good, kept_settings,
     more_lost, new_store, not_copied, passed_over, question, records_published, records_retrying, records_serving,
-    swept, unencrypted, untried_key, usage, warning,
+    swept, unencrypted, unique_keys, untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

@@ -306,6 +306,49 @@ fn a_whole_line_is_a_record_and_several_fields_a_key() {
     assert_eq!(ok(&home, ["get", "a/2"]), r#"{"page": "a", "n": 2, "text": "two"}"#);
 }
 
+/// Where versions are kept, the latest of each key is stored whole. If keys do not repeat, these are
+/// all records.
+#[test]
+fn keys_that_do_not_repeat_where_versions_are_kept_are_warned_of() {
+    let home = Home::bare();
+    // Each resembles those before it with the same last two digits.
+    let body = |key: usize| format!("{key} {:x?}", noise(300, key as u64 % 100));
+    let line = |key: usize| format!("{}\n", serde_json::json!({"key": key, "body": body(key)}));
+    let load = |namespace: &str, keys: &[usize], more: &[&str]| {
+        let lines: String = keys.iter().copied().map(line).collect();
+        let mut load = records(
+            &home,
+            ["load", "-", "--body", "body", "--json", "--namespace", namespace],
+        );
+        let ran = run_with(load.args(more), lines.as_bytes());
+        let loaded: Value = serde_json::from_str(&ran.out).unwrap();
+        let said = ran.err.contains("--versions latest");
+        assert_eq!((ran.code, &loaded["unique_keys"]), (0, &said.into()), "{ran:?}");
+        said
+    };
+    let once: Vec<usize> = (0..1000).collect();
+    let again = |times: usize| [&once[..], &once[..times]].concat();
+    assert!(load("unique", &once, &["--quiet"]));
+    assert!(load("nine", &again(9), &[]));
+    assert!(!load("ten", &again(10), &[]));
+    assert!(!load("few", &once[..999], &[]));
+    assert!(!load("latest", &once, &["--versions", "latest"]));
+
+    let stats = run(&mut records(&home, ["stats", "--json"]));
+    let spaces: Value = serde_json::from_str(&stats.out).unwrap();
+    let spaces = spaces["namespaces"].as_array().unwrap();
+    let is = |field: &str| -> Vec<&Value> { spaces.iter().map(|space| &space[field]).collect() };
+    assert_eq!(is("namespace"), ["unique", "nine", "ten", "few", "latest"]);
+    assert_eq!(is("unique_keys"), [true, true, false, false, false]);
+    assert_eq!(stats.err.matches("--versions latest").count(), 2, "{stats:?}");
+    // It is as the warning says.
+    let deltas = |space: usize| spaces[space]["deltas"]["count"].as_u64().unwrap();
+    assert!(deltas(0) == 0 && deltas(4) == 900, "{} and {}", deltas(0), deltas(4));
+
+    // Once the same keys come again, all is well.
+    assert!(!load("unique", &once, &[]));
+}
+
 #[test]
 fn lines_that_cannot_be_loaded_are_named_and_the_others_loaded() {
     let home = Home::bare();

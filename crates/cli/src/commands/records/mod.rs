@@ -10,6 +10,7 @@ mod put;
 mod replicate;
 mod scan;
 mod stats;
+mod unique;
 mod verify;
 mod versions;
 
