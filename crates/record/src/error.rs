@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use ibid_format::record::Refusal;
 
+use crate::condition::Condition;
 use crate::engine::{EngineError, Table};
 use crate::replicate::net::tls;
-use crate::versions::Versions;
+use crate::versions::{Version, Versions};
 
 /// A failed call to a [`Store`](crate::Store). The message says what failed and why; the
 /// description of each variant says what to do.
@@ -29,6 +30,30 @@ pub enum Error {
         namespace: String,
         /// The key.
         key: Vec<u8>,
+    },
+    /// A key is in another state than the batch requires. The whole batch was refused. Read the key
+    /// again, and decide anew.
+    #[error(
+        "the latest version of {key} in namespace {namespace}: expected {expected}, found {found}",
+        key = key_text(key),
+        found = found_text(*found)
+    )]
+    ConditionFailed {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The state that the batch requires.
+        expected: Condition,
+        /// The latest version of the key; [`None`] if it has none.
+        found: Option<Version>,
+    },
+    /// The batch requires a version in a namespace where every version is the first. The whole batch
+    /// was refused. Require the number of the record instead: [`Condition::Number`].
+    #[error("namespace {namespace} keeps no versions that can be compared")]
+    VersionsNotKept {
+        /// Name of the namespace.
+        namespace: String,
     },
     /// The namespace was made with another setting.
     #[error("versions are {found} in namespace {name}, and were expected to be {expected}")]
@@ -272,10 +297,49 @@ fn refusal(refusal: Refusal) -> &'static str {
     }
 }
 
-/// Returns a key as text for a message, shortened if it is long.
+/// Returns the state of a key for a message.
+fn found_text(latest: Option<Version>) -> String {
+    match latest {
+        None => "no version".to_owned(),
+        Some(Version {
+            version,
+            number,
+            deleted,
+        }) => {
+            let deletion = if deleted { ", a deletion" } else { "" };
+            format!("version {version} (record {number}){deletion}")
+        }
+    }
+}
+
+/// Returns a key as text for a message, shortened if it is long. What is not text, or has no shape on
+/// a terminal, is escaped.
 fn key_text(key: &[u8]) -> String {
     const SHOWN: usize = 64;
-    let shown = &key[..key.len().min(SHOWN)];
-    let more = if key.len() > SHOWN { "…" } else { "" };
-    format!("\"{}{more}\"", shown.escape_ascii())
+    let is_within_a_character = |at: usize| key.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let end = (SHOWN - 3..=SHOWN).rev().find(|&at| !is_within_a_character(at));
+    let shown = &key[..key.len().min(end.unwrap_or(SHOWN))];
+    let more = if shown.len() < key.len() { "…" } else { "" };
+    let text =
+        |chunk: std::str::Utf8Chunk<'_>| format!("{}{}", chunk.valid().escape_debug(), chunk.invalid().escape_ascii());
+    let shown: String = shown.utf8_chunks().map(text).collect();
+    format!("\"{shown}{more}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_shown_as_text_where_it_is_text() {
+        assert_eq!(key_text("Zürich".as_bytes()), "\"Zürich\"");
+        assert_eq!(key_text(b"\x1b[31m\"\n\xff\xc3"), "\"\\u{1b}[31m\\\"\\n\\xff\\xc3\"");
+        for before in 60..=64 {
+            let cut = key_text(format!("{}ü€", "x".repeat(before)).as_bytes());
+            assert!(!cut.contains('\\'), "{cut}");
+        }
+        assert_eq!(key_text(&[b'x'; 65]), format!("\"{}…\"", "x".repeat(64)));
+        assert_eq!(key_text(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
+        assert_eq!(key_text(&[0x80; 65]), format!("\"{}…\"", "\\x80".repeat(64)));
+    }
 }

@@ -30,10 +30,12 @@
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod audit;
+mod condition;
 pub mod conformance;
 mod encode;
 pub mod engine;
 mod error;
+mod keys;
 mod log;
 mod lru;
 mod read;
@@ -46,6 +48,7 @@ pub use audit::{
     Amount, BodySizes, Bucket, Compaction, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem,
     Retrievals, SizeClass, Statistics, Verification,
 };
+pub use condition::Condition;
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use engine::{Direction, KeyRange};
 pub use error::{Damage, Error};
@@ -53,6 +56,7 @@ pub use ibid_delta::{Error as DeltaError, FeatureBytes, Interval};
 pub use ibid_format::record::{Refusal, Role};
 pub use ibid_format::slot::Argon2Cost;
 pub use ibid_format::{Error as FormatError, FileId, Keys, MasterKey};
+pub use keys::{KeyFilter, KeyState, Prefix};
 pub use log::Log;
 pub use read::view::Record;
 pub use store::{Batch, EngineKind, Namespace, Options, Snapshot, Store};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ibid_format::record::KeyEntry;
+
 /// Whether a namespace keeps earlier versions of its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
@@ -35,4 +37,15 @@ pub struct Version {
     pub number: u64,
     /// Whether this version deletes the key.
     pub deleted: bool,
+}
+
+impl Version {
+    /// Returns the latest version of a key.
+    pub(crate) fn latest_of(entry: &KeyEntry) -> Self {
+        Version {
+            version: entry.versions,
+            number: entry.latest,
+            deleted: entry.deleted,
+        }
+    }
 }

@@ -9,7 +9,10 @@ use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
 use ibid_record::engine::{Engine, Table};
-use ibid_record::{Batch, Damage, Direction, Durability, Error, Namespace, Options, Record, Store, Version, Versions};
+use ibid_record::{
+    Batch, Damage, Direction, Durability, Error, KeyFilter, Namespace, Options, Prefix, Record, Store, Version,
+    Versions,
+};
 
 fn options() -> Options {
     Options::default()
@@ -32,6 +35,7 @@ const READ: [Table; 7] = [
 #[derive(Debug, PartialEq)]
 struct Seen {
     bodies: Vec<Option<Vec<u8>>>,
+    many: Vec<Option<Record>>,
     versions: [Vec<Version>; 2],
     old: Vec<Option<Vec<u8>>>,
     scanned: Vec<Record>,
@@ -43,7 +47,11 @@ fn look(path: &Path) -> Result<Seen, Error> {
     store.finish_encoding()?;
     let pages = store.namespace("pages", Versions::Kept)?;
     Ok(Seen {
-        bodies: pages.get_many(&[b"a", b"b", b"gone", b"absent"])?,
+        bodies: [b"a".as_slice(), b"b", b"gone", b"absent"]
+            .into_iter()
+            .map(|key| pages.get(key))
+            .collect::<Result<_, _>>()?,
+        many: pages.get_many(&[b"b", b"a", b"gone", b"absent"])?,
         versions: [pages.versions(b"a")?, pages.versions(b"gone")?],
         old: [(b"a".as_slice(), 1), (b"a", 2), (b"a", 3), (b"gone", 1), (b"gone", 2)]
             .into_iter()
@@ -250,6 +258,44 @@ fn a_record_that_is_lost_is_missed() {
             ..
         })
     ));
+}
+
+/// Even if no record is left.
+#[test]
+fn keys_are_listed_without_a_look_at_their_records() {
+    for fill in [fill, fill_compacted] {
+        let folder = folder();
+        fill(folder.path());
+        let list = || {
+            let store = Store::open(folder.path(), options()).unwrap();
+            let pages = store.namespace("pages", Versions::Kept).unwrap();
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            let keys = [KeyFilter::Live, KeyFilter::Deleted].map(|filter| {
+                let keys = pages.keys(everything, Direction::Forward, filter).unwrap();
+                keys.map(Result::unwrap).collect::<Vec<_>>()
+            });
+            let prefix = pages.keys(Prefix::new(b"b").range(), Direction::Backward, KeyFilter::All);
+            assert!(prefix.unwrap().map(|found| found.unwrap().key).eq([b"b".to_vec()]));
+            let latest = [b"a", b"b"].map(|key| pages.latest(key).unwrap());
+            let can_be_read = pages
+                .scan(everything, Direction::Forward)
+                .unwrap()
+                .all(|read| read.is_ok());
+            (keys, latest, can_be_read)
+        };
+        let (keys, latest, can_be_read) = list();
+        assert!(can_be_read);
+        assert_eq!((keys[0].len(), keys[1].len()), (2, 1));
+        with_engine(folder.path(), |engine| {
+            for table in [Table::Records, Table::Versions, Table::Places, Table::Blocks] {
+                for (key, value) in entries(engine, table) {
+                    set(engine, table, &key, Some(&value[..value.len() / 2]));
+                }
+            }
+            engine.sync().unwrap();
+        });
+        assert_eq!(list(), (keys, latest, false));
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ fn total(snapshot: &Snapshot, accounts: &Namespace, scanning: bool) -> u64 {
     }
     let keys: Vec<[u8; 1]> = (0..ACCOUNTS).map(|account| [account]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let bodies = snapshot.get_many(accounts, &keys).unwrap();
-    bodies.into_iter().map(|body| number(body.unwrap())).sum()
+    let records = snapshot.get_many(accounts, &keys).unwrap();
+    records.into_iter().map(|record| number(record.unwrap().body)).sum()
 }
 
 const ACCOUNTS: u8 = 100;

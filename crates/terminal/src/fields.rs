@@ -8,6 +8,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::json::bytes_of_hex;
+
 /// Bytes to show of a line that is not a JSON object.
 const SHOWN: usize = 24;
 
@@ -140,15 +142,9 @@ fn compact(json: &str) -> String {
     json.chars().filter(keep).collect()
 }
 
-/// Returns the bytes that pairs of hexadecimal digits stand for.
+/// Returns the bytes that a value has as hexadecimal digits.
 fn digits(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
-    let text = text_of(name, value)?;
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    let bytes = text.as_bytes().chunks(2).map(pair).collect::<Option<_>>();
+    let bytes = bytes_of_hex(&text_of(name, value)?);
     bytes.ok_or_else(|| format!("field \"{name}_bytes\": expected two hexadecimal digits for each byte"))
 }
 

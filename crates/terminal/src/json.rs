@@ -51,3 +51,13 @@ pub fn hex(bytes: &[u8]) -> String {
     text.extend(bytes.iter().flat_map(digits));
     text
 }
+
+/// Returns the bytes that pairs of hexadecimal digits stand for; [`None`] if the text is something else.
+pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(pair).collect()
+}

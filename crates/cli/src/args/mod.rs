@@ -28,9 +28,9 @@ use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
-    CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NamespaceArgs,
-    NewRecordsArgs, PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, ScanArgs,
-    ServeArgs, StoreArgs, VerifyArgs, VersionName, VersionsKept, VersionsOfArgs,
+    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs,
+    NamespaceArgs, NewRecordsArgs, PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs,
+    ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;
@@ -70,6 +70,7 @@ Exit codes:
   4    `check` or `records verify` found faults, or `repair` could not mend all
   5    wrong password, or no password
   6    `records`: no such key, version or namespace
+  7    `records`: nothing was changed, because a key is in another state than a condition states
   10   no repository, or no store of records, at this place
   130  interrupted
 

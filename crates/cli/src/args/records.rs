@@ -9,6 +9,7 @@ use std::str::FromStr;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use ibid_record::replicate::nats;
+use ibid_record::{Condition, Versions};
 use ibid_terminal::value::size;
 
 use super::value;
@@ -34,7 +35,9 @@ pub(crate) enum RecordsCommand {
     Load(LoadArgs),
     /// Store one record
     Put(PutArgs),
-    /// Write one record to standard output
+    /// Make several changes together, or none of them
+    Batch(BatchArgs),
+    /// Write one record, or several, to standard output
     Get(GetArgs),
     /// Delete a key
     Delete(DeleteArgs),
@@ -93,6 +96,16 @@ pub(crate) struct NewRecordsArgs {
     /// typed
     #[arg(long)]
     pub(crate) encrypted: bool,
+}
+
+impl NewRecordsArgs {
+    /// Returns the versions that a new namespace keeps.
+    pub(crate) fn versions(&self) -> Versions {
+        match self.versions {
+            Some(VersionsKept::Latest) => Versions::Latest,
+            Some(VersionsKept::Kept) | None => Versions::Kept,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -168,13 +181,41 @@ pub(crate) struct LoadArgs {
     pub(crate) place: NamespaceArgs,
 }
 
+/// The state that a key must be in.
+#[derive(Debug, Args)]
+pub(crate) struct ConditionArgs {
+    /// Only if N is the latest version of the key: 0 for none, `deleted` for a deletion; otherwise the
+    /// exit code is 7
+    #[arg(long, value_name = "N", value_parser = value::record_condition)]
+    if_version: Option<Condition>,
+    /// Only if the latest version of the key is the record with this number
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "if_version"
+    )]
+    if_number: Option<u64>,
+}
+
+impl ConditionArgs {
+    pub(crate) fn condition(&self) -> Option<Condition> {
+        self.if_version.or(self.if_number.map(Condition::Number))
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its \
 latest version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
 
+With --if-version you overwrite no version that you have not seen. In a namespace that keeps only the latest version, \
+use --if-number. `put --json` prints both, and `ibid records versions` lists them.
+
 Examples:
   ibid records put Ibid page.txt
+  ibid records put Ibid page.txt --if-version 3     only if version 3 is still the latest
+  ibid records put Ibid page.txt --if-version 0     only if there is no such key
   date | ibid records put now --namespace times --versions latest")]
 pub(crate) struct PutArgs {
     /// Store the record under this key
@@ -182,6 +223,36 @@ pub(crate) struct PutArgs {
     pub(crate) key: Key,
     /// Read the body from this file; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: ConditionArgs,
+    #[command(flatten)]
+    pub(crate) new: NewRecordsArgs,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+FILE has one JSON object per line. `do` says what to do with the key: put (with `body`), delete, purge (remove all \
+versions), or require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
+or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines are done in order, so \
+that a line sees the changes before it. `namespace` takes another namespace than --namespace.
+
+Bytes that are not text are `key_bytes` and `body_bytes`, in hexadecimal digits, as `ibid records scan` prints them.
+
+If a condition does not hold, nothing is changed, and the exit code is 7. The same holds for a line that is wrong \
+(exit code 1) or deletes a key that is not there (6). When the command ends, all changes are on disk. A batch may have \
+an eighth of --memory: 64 MiB by default.
+
+Store and namespaces are created if they do not exist, unless a line deletes there, or needs a version.
+
+Examples:
+  ibid records batch changes.jsonl
+  echo '{\"do\": \"delete\", \"key\": \"Ibid\", \"if_version\": 2}' | ibid records batch -")]
+pub(crate) struct BatchArgs {
+    /// Read the changes from this file; - is standard input
+    #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) new: NewRecordsArgs,
@@ -194,15 +265,20 @@ pub(crate) struct PutArgs {
 KEY@3 is the third version of KEY. Digits after the last @ are always read as a version: if your key itself ends \
 like that, give --version. If there is no such record, the exit code is 6.
 
+Several records are printed as one JSON object per line, with their keys, versions and numbers, as `ibid records scan` \
+prints them. Those that are not there are named, the others are printed, and the exit code is 6. --json prints a \
+single record in this form, too.
+
 Examples:
   ibid records get Ibid                the latest version
+  ibid records get Ibid 'Loc. cit.' | jq -r .body
   ibid records get Ibid@1 | diff - <(ibid records get Ibid)
   ibid records get user@1 --version latest      the key is user@1")]
 pub(crate) struct GetArgs {
     /// Get the latest version of this key, or version VERSION of it
-    #[arg(value_name = "KEY[@VERSION]", value_parser = key())]
-    key: Key,
-    /// Get this version, or latest, and read all of KEY as the key
+    #[arg(value_name = "KEY[@VERSION]", required = true, value_parser = key())]
+    keys: Vec<Key>,
+    /// Get this version, or latest, and read all of each KEY as the key
     #[arg(long, value_name = "VERSION", value_parser = value::record_version)]
     version: Option<VersionName>,
     #[command(flatten)]
@@ -210,9 +286,12 @@ pub(crate) struct GetArgs {
 }
 
 impl GetArgs {
-    /// Returns the requested key and version.
-    pub(crate) fn wanted(&self) -> Result<(&[u8], VersionName), String> {
-        let key = &self.key.0;
+    /// Returns the requested keys and versions.
+    pub(crate) fn wanted(&self) -> Result<Vec<(&[u8], VersionName)>, String> {
+        self.keys.iter().map(|Key(key)| self.one(key)).collect()
+    }
+
+    fn one<'k>(&self, key: &'k [u8]) -> Result<(&'k [u8], VersionName), String> {
         if let Some(version) = self.version {
             return Ok((key, version));
         }
@@ -247,7 +326,8 @@ In a namespace that keeps versions, a deletion is a version too, and you can sti
 
 Examples:
   ibid records delete Ibid
-  ibid records delete Ibid --purge     with all its versions")]
+  ibid records delete Ibid --purge     with all its versions
+  ibid records delete Ibid --if-version 3     only if version 3 is still the latest")]
 pub(crate) struct DeleteArgs {
     /// Delete this key
     #[arg(value_name = "KEY", value_parser = key())]
@@ -255,6 +335,8 @@ pub(crate) struct DeleteArgs {
     /// Remove all versions for good
     #[arg(long)]
     pub(crate) purge: bool,
+    #[command(flatten)]
+    pub(crate) only: ConditionArgs,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }
@@ -265,12 +347,16 @@ Lists the latest version of each key. On a terminal you see a table. Anywhere el
 with the body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in \
 hexadecimal digits; a key likewise as `key_bytes`.
 
+--keys-only reads no record, so it is fast. --deleted lists the keys that were deleted, without reading a record. The \
+namespace must keep versions; otherwise nothing is left of a deleted key.
+
 Every record has a number, which grows with each record that is stored: --in-order lists by number, and --after \
-continues from one.
+continues from one. It reads records also with --keys-only.
 
 Examples:
   ibid records scan --limit 20
   ibid records scan --prefix Talk: --keys-only
+  ibid records scan --deleted
   ibid records scan --from a --to b | jq -r .body
   ibid records scan --in-order --after 1000       records stored after number 1000")]
 pub(crate) struct ScanArgs {
@@ -289,6 +375,9 @@ pub(crate) struct ScanArgs {
     /// List only keys, one per line, escaped as in `ibid ls`; with --json unescaped
     #[arg(long)]
     pub(crate) keys_only: bool,
+    /// List deleted keys, each with the version that deletes it, instead of records
+    #[arg(long)]
+    pub(crate) deleted: bool,
     /// List records in the order they were stored
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub(crate) in_order: bool,

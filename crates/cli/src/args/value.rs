@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
+use ibid_record::Condition;
 use ibid_repo::{Compression, Hints, Similarity};
 use ibid_terminal::value::size;
 
@@ -33,6 +34,19 @@ pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
         (_, Ok(number @ 1..)) => Ok(VersionName::Number(number)),
         _ => Err(format!(
             "expected a version from 1 to {}, or latest, found {text:?}",
+            u32::MAX
+        )),
+    }
+}
+
+/// Parses `3`, `0` for no version, or `deleted`.
+pub(crate) fn record_condition(text: &str) -> Result<Condition, String> {
+    match (text, text.parse()) {
+        ("deleted", _) => Ok(Condition::Deleted),
+        (_, Ok(0)) => Ok(Condition::Absent),
+        (_, Ok(version)) => Ok(Condition::Version(version)),
+        (_, Err(_)) => Err(format!(
+            "expected a version from 0 to {}, or deleted, found {text:?}",
             u32::MAX
         )),
     }

@@ -191,6 +191,10 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
     let advice = match error {
         RecordError::Engine(error) => return on_engine(error),
         RecordError::NoSuchKey { .. } => "`ibid records scan --keys-only` lists the keys.",
+        RecordError::ConditionFailed { .. } => {
+            "Nothing was changed. Get the latest version, and decide with it: `ibid records versions` lists them."
+        }
+        RecordError::VersionsNotKept { .. } => "State the number of the record instead, as with --if-number.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
             "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \

@@ -94,6 +94,7 @@ impl Failure {
         match self {
             Failure::Faults(_) => 4,
             Failure::NotThere(_) | Failure::Records(ibid_record::Error::NoSuchKey { .. }) => 6,
+            Failure::Records(ibid_record::Error::ConditionFailed { .. }) => 7,
             Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
             // With another map, or another parent, the command works.

@@ -7,7 +7,7 @@ use ibid_format::FileId;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
-use ibid_terminal::{message as line, path_text, reason};
+use ibid_terminal::{escape, message as line, path_text, reason};
 
 use super::records::BadLine;
 use crate::failure::{Failure, advice, with_causes};
@@ -205,6 +205,16 @@ pub(crate) fn fatal(failure: &Failure, json: bool) {
 /// Reports a line that is not loaded.
 pub(crate) fn bad_line(bad: &BadLine) {
     line(&format!("line {}: {}", bad.line, bad.problem));
+}
+
+/// Warns of a namespace that keeps versions although keys do not repeat.
+pub(crate) fn unique_keys(namespace: &str) {
+    line(&format!(
+        "warning: namespace {} keeps versions, and practically no key has a second one. There, records under different \
+         keys do not become deltas of each other. If your keys never repeat, load into a new namespace with --versions \
+         latest. If they will, all is well",
+        escape(namespace.as_bytes())
+    ));
 }
 
 /// Says that a store was created.

@@ -60,6 +60,7 @@ fn every_command_has_its_section() {
         "rewrite",
         "records load",
         "records put",
+        "records batch",
         "records get",
         "records delete",
         "records scan",

@@ -167,6 +167,23 @@ fn records_print_what_is_documented() {
     home.write("binary", b"\xff\0");
     let stored = tables.document("records put", &json(&["put", "b", "binary"]));
     assert_eq!((&stored["version"], &stored["bytes"]), (&1.into(), &2.into()));
+    home.write(
+        "batch",
+        r#"{"do": "require", "key": "b", "if_version": 1}
+{"do": "put", "namespace": "records", "key": "c", "body": ""}
+{"do": "purge", "key": "c"}
+"#,
+    );
+    let done = tables.document("records batch", &json(&["batch", "batch"]));
+    assert_eq!(
+        (&done["conditions"], &done["changes"]),
+        (&1.into(), &serde_json::json!([{"number": 4}, {"number": null}]))
+    );
+    let got = tables.stream("records get", &json(&["get", "a@1", "b"]));
+    assert_eq!(
+        (&got[1]["version"], &got[2]["body_bytes"], &got[3]["records"]),
+        (&1.into(), &"ff00".into(), &2.into())
+    );
     let scanned = tables.stream("records scan", &json(&["scan"]));
     assert_eq!(
         (&scanned[1]["body"], &scanned[2]["body_bytes"], &scanned[3]["records"]),
@@ -175,6 +192,11 @@ fn records_print_what_is_documented() {
     let keys = tables.stream("records scan", &json(&["scan", "--keys-only"]));
     assert_eq!((&keys[1]["key"], &keys[1]["body"]), (&"a".into(), &Value::Null));
     tables.document("records delete", &json(&["delete", "a"]));
+    let deleted = tables.stream("records scan", &json(&["scan", "--deleted"]));
+    assert_eq!(
+        (&deleted[1]["key"], &deleted[1]["deleted"], &deleted[2]["records"]),
+        (&"a".into(), &true.into(), &1.into())
+    );
     let versions = tables.stream("records versions", &json(&["versions", "a"]));
     assert_eq!(
         (&versions[2]["deleted"], &versions[3]["deleted"]),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Home, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
+use crate::support::{Home, Ran, growing_pages, json_lines, noise, ran, run, run_with, signal, wait_until};
 
 /// Returns `ibid records` with these arguments and a store in this home.
 fn records<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> Command {
@@ -86,12 +86,266 @@ fn loaded_records_can_be_read_version_by_version() {
 }
 
 #[test]
+fn a_key_is_changed_only_if_it_is_in_the_state_that_was_stated() {
+    let home = Home::bare();
+    let put = |body: &str, arguments: &[&str]| {
+        let mut put = records(&home, ["put", "page"]);
+        run_with(put.args(arguments), body.as_bytes())
+    };
+    let refused = |arguments: &[&str], said: &str| {
+        let ran = put("never", arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (7, ""), "{ran:?}");
+        assert!(
+            ran.err.contains(said) && ran.err.contains("Nothing was changed"),
+            "{ran:?}"
+        );
+    };
+    // What can only hold in a store that exists makes none.
+    assert_eq!(put("one", &["--if-version", "1"]).code, 10);
+    assert!(!home.path("store").exists());
+    assert_eq!(
+        put("one", &["--if-version", "0"]).out,
+        "stored 3 B as version 1 of page\n"
+    );
+    refused(
+        &["--if-version", "0"],
+        "expected no version, found version 1 (record 1)",
+    );
+    assert_eq!(put("two", &["--if-version", "1"]).code, 0);
+    refused(
+        &["--if-version", "1"],
+        "\"page\" in namespace records: expected version 1, found version 2 (record 2)",
+    );
+    refused(&["--if-number", "1"], "expected record 1, found version 2 (record 2)");
+    refused(&["--if-version", "deleted"], "expected a deletion, found version 2");
+    fails(&home, 7, ["delete", "page", "--if-version", "1"]);
+    fails(&home, 7, ["delete", "page", "--purge", "--if-version", "deleted"]);
+    assert_eq!(ok(&home, ["get", "page"]), "two");
+
+    ok(&home, ["delete", "page", "--if-number", "2"]);
+    refused(
+        &["--if-version", "0"],
+        "expected no version, found version 3 (record 3), a deletion",
+    );
+    assert_eq!(put("three", &["--if-version", "deleted"]).code, 0);
+    ok(&home, ["delete", "page", "--if-version", "4"]);
+    ok(&home, ["delete", "page", "--purge", "--if-version", "5"]);
+    assert_eq!(put("new", &["--if-version", "0"]).code, 0);
+
+    // Where only the latest version is kept, each is the first, and only the number tells them apart.
+    let other = ["--namespace", "numbers", "--versions", "latest"];
+    let put_other = |arguments: &[&str]| put("x", &[&other[..], arguments].concat());
+    assert_eq!(put_other(&["--if-number", "7"]).code, 6, "no such namespace");
+    assert!(!ok(&home, ["stats"]).contains("numbers"));
+    assert_eq!(put_other(&["--if-version", "0"]).code, 0);
+    let asked = put_other(&["--if-version", "1"]);
+    assert!(asked.code == 1 && asked.err.contains("--if-number"), "{asked:?}");
+    assert_eq!(put_other(&["--if-number", "7"]).code, 0);
+    let asked = put_other(&["--if-number", "7"]);
+    assert!(
+        asked.code == 7 && asked.err.contains("found version 1 (record 8)"),
+        "{asked:?}"
+    );
+
+    for wrong in [
+        &["--if-version", "-1"][..],
+        &["--if-version", "latest"],
+        &["--if-version", "4294967296"],
+        &["--if-number", "0"],
+        &["--if-version", "1", "--if-number", "1"],
+    ] {
+        assert_eq!(put("", wrong).code, 2, "{wrong:?}");
+    }
+}
+
+fn batch(home: &Home, lines: &str) -> Ran {
+    run_with(&mut records(home, ["batch", "-"]), lines.as_bytes())
+}
+
+#[test]
+fn a_batch_is_done_completely_or_not_at_all() {
+    let home = Home::bare();
+    // What needs something that exists makes no store.
+    let needy = r#"{"do": "put", "key": "a", "body": "1"}
+{"do": "require", "key": "b", "if_version": 1}"#;
+    assert_eq!(batch(&home, needy).code, 10);
+    assert_eq!(batch(&home, "\n").code, 10);
+    assert!(!home.path("store").exists());
+
+    let done = batch(
+        &home,
+        r#"{"do": "put", "key": "a", "body": "1", "if_version": 0}
+{"do": "put", "key": "a", "body": "2"}
+
+{"do": "put", "key": "gone", "body": "x"}
+{"do": "put", "namespace": "titles", "key": "?", "key_bytes": "ff00", "body_bytes": "00ff"}
+"#,
+    );
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "made 4 changes; 1 condition held\n"),
+        "{done:?}"
+    );
+    assert_eq!(
+        batch(&home, r#"{"do": "delete", "key": "gone", "if_number": 3}"#).code,
+        0
+    );
+    assert_eq!(ok(&home, ["get", "a"]), "2");
+    let before = [scanned(&home, &[]), scanned(&home, &["--namespace", "titles"])];
+    assert_eq!(before[1][0]["body_bytes"], "00ff");
+    assert!(ok(&home, ["versions", "gone"]).contains("deleted"));
+
+    let begin = r#"{"do": "put", "key": "new", "body": "never"}
+{"do": "put", "namespace": "titles", "key": "new", "body": "never"}
+"#;
+    let end = "\n{\"do\": \"purge\", \"key\": \"a\"}\n";
+    for (line, code, said) in [
+        (
+            r#"{"do": "require", "key": "a", "if_version": 1}"#,
+            7,
+            "expected version 1, found version 2",
+        ),
+        (
+            r#"{"do": "require", "key": "gone", "if_version": 0}"#,
+            7,
+            "found version 2 (record 5), a deletion",
+        ),
+        (
+            r#"{"do": "require", "key": "new", "if_version": 0}"#,
+            7,
+            "found version 1 (record 6)",
+        ),
+        (
+            r#"{"do": "delete", "namespace": "titles", "key": "a", "if_number": 2}"#,
+            7,
+            "found no version",
+        ),
+        (
+            r#"{"do": "delete", "key": "gone"}"#,
+            6,
+            "no record under \"gone\"; nothing was changed",
+        ),
+        (
+            r#"{"do": "purge", "namespace": "typo", "key": "a"}"#,
+            6,
+            "no namespace \"typo\"",
+        ),
+        (
+            r#"{"do": "purge", "key": "a"#,
+            1,
+            "line 3: EOF while parsing a string, at column",
+        ),
+        (
+            r#"{"do": "purge", "key": "a", "if_versoin": 2}"#,
+            1,
+            "line 3: unknown field `if_versoin`",
+        ),
+    ] {
+        let refused = batch(&home, &[begin, line, end].concat());
+        assert_eq!((refused.code, refused.out.as_str()), (code, ""), "{refused:?}");
+        assert!(refused.err.contains(said), "{refused:?}");
+        let after = [scanned(&home, &[]), scanned(&home, &["--namespace", "titles"])];
+        assert_eq!(after, before, "{line}");
+    }
+    assert!(!ok(&home, ["stats"]).contains("typo"));
+
+    let checked = batch(&home, r#"{"do": "require", "key": "gone", "if_version": "deleted"}"#);
+    assert_eq!(checked.out, "made 0 changes; 1 condition held\n");
+    let sees_itself = r#"{"do": "require", "key": "new", "if_version": 1}"#;
+    assert_eq!(batch(&home, &[begin, sees_itself].concat()).code, 0);
+    assert_eq!(ok(&home, ["get", "new"]), "never");
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn a_batch_is_bounded_before_it_is_kept() {
+    let home = Home::bare();
+    let body = "x".repeat(1000);
+    let line = |key: u32| format!("{{\"do\": \"put\", \"key\": \"{key}\", \"body\": \"{body}\"}}\n");
+    home.write("lines", (0..9).map(line).collect::<String>());
+    let said = fails(&home, 1, ["batch", "lines", "--memory", "64KiB"]);
+    assert!(said.contains("line 9: expected at most 8.0 KiB in a batch"), "{said}");
+    assert!(!home.path("store").exists());
+    ok(&home, ["batch", "lines"]);
+    assert_eq!(scanned(&home, &[]).len(), 9);
+}
+
+#[test]
+fn an_interrupted_batch_changes_nothing() {
+    let home = with_pages();
+    let mut command = records(&home, ["batch", "-"]);
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"do\": \"purge\", \"key\": \"a\"}\n").unwrap();
+    wait_until("it listens to signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    });
+    signal(&child, Signal::INT);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert!(
+        ended.code == 130 && ended.err.contains("nothing was changed"),
+        "{ended:?}"
+    );
+    drop(stdin);
+    assert_eq!(ok(&home, ["get", "a"]), "two");
+}
+
+#[test]
 fn a_whole_line_is_a_record_and_several_fields_a_key() {
     let home = Home::bare();
     home.write("pages.jsonl", PAGES.replace('\n', "\r\n"));
     ok(&home, ["load", "pages.jsonl", "--key", "page,n"]);
     assert_eq!(keys(&scanned(&home, &[])), ["a/2", "b/1", "b/3"]);
     assert_eq!(ok(&home, ["get", "a/2"]), r#"{"page": "a", "n": 2, "text": "two"}"#);
+}
+
+/// Where versions are kept, the latest of each key is stored whole. If keys do not repeat, these are
+/// all records.
+#[test]
+fn keys_that_do_not_repeat_where_versions_are_kept_are_warned_of() {
+    let home = Home::bare();
+    // Each resembles those before it with the same last two digits.
+    let body = |key: usize| format!("{key} {:x?}", noise(300, key as u64 % 100));
+    let line = |key: usize| format!("{}\n", serde_json::json!({"key": key, "body": body(key)}));
+    let load = |namespace: &str, keys: &[usize], more: &[&str]| {
+        let lines: String = keys.iter().copied().map(line).collect();
+        let mut load = records(
+            &home,
+            ["load", "-", "--body", "body", "--json", "--namespace", namespace],
+        );
+        let ran = run_with(load.args(more), lines.as_bytes());
+        let loaded: Value = serde_json::from_str(&ran.out).unwrap();
+        let said = ran.err.contains("--versions latest");
+        assert_eq!((ran.code, &loaded["unique_keys"]), (0, &said.into()), "{ran:?}");
+        said
+    };
+    let once: Vec<usize> = (0..1000).collect();
+    let again = |times: usize| [&once[..], &once[..times]].concat();
+    assert!(load("unique", &once, &["--quiet"]));
+    assert!(load("nine", &again(9), &[]));
+    assert!(!load("ten", &again(10), &[]));
+    assert!(!load("few", &once[..999], &[]));
+    assert!(!load("latest", &once, &["--versions", "latest"]));
+
+    let stats = run(&mut records(&home, ["stats", "--json"]));
+    let spaces: Value = serde_json::from_str(&stats.out).unwrap();
+    let spaces = spaces["namespaces"].as_array().unwrap();
+    let is = |field: &str| -> Vec<&Value> { spaces.iter().map(|space| &space[field]).collect() };
+    assert_eq!(is("namespace"), ["unique", "nine", "ten", "few", "latest"]);
+    assert_eq!(is("unique_keys"), [true, true, false, false, false]);
+    assert_eq!(stats.err.matches("--versions latest").count(), 2, "{stats:?}");
+    // It is as the warning says.
+    let deltas = |space: usize| spaces[space]["deltas"]["count"].as_u64().unwrap();
+    assert!(deltas(0) == 0 && deltas(4) == 900, "{} and {}", deltas(0), deltas(4));
+
+    // Once the same keys come again, all is well.
+    assert!(!load("unique", &once, &[]));
 }
 
 #[test]
@@ -290,6 +544,125 @@ fn a_scan_can_be_a_part() {
             "{arguments:?}"
         );
     }
+}
+
+#[test]
+fn several_records_are_printed_in_the_order_of_their_names() {
+    let home = with_pages();
+    let get = |arguments: &[&str]| {
+        let ran = run(&mut records(&home, [&["get"], arguments].concat()));
+        let lines = ran.out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        (ran.code, ran.err, lines)
+    };
+    let (code, err, found) = get(&["b", "a", "b@1", "b"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(
+        found[0],
+        serde_json::json!({"key": "b", "version": 2, "number": 3, "body": "{\"three\":[3.0,null]}"})
+    );
+    assert_eq!(
+        found[2],
+        serde_json::json!({"key": "b", "version": 1, "number": 1, "body": "one\n"})
+    );
+    assert_eq!(keys(&found), ["b", "a", "b", "b"]);
+    // The version that `--if-version` needs comes with the body.
+    let (code, _, found) = get(&["a", "--json"]);
+    assert_eq!(
+        (code, &found[1]["body"], &found[1]["version"]),
+        (0, &"two".into(), &1.into())
+    );
+
+    let (code, err, found) = get(&["x", "a", "b@3", "b"]);
+    assert_eq!((code, keys(&found)), (6, vec!["a", "b"]));
+    assert!(
+        err.lines().count() == 2 && err.contains("under \"x\"") && err.contains("\"b\" has no version 3"),
+        "{err}"
+    );
+    let (code, err, found) = get(&["x", "a", "y", "--json"]);
+    assert_eq!(
+        (code, &found[1]["key"], &found[2]["type"]),
+        (6, &"a".into(), &"end".into())
+    );
+    let last: Value = serde_json::from_str(err.lines().last().unwrap()).unwrap();
+    assert!(
+        last["code"] == 6 && last["message"].as_str().unwrap().contains("\"y\""),
+        "{err}"
+    );
+
+    let many: Vec<String> = (0..100).map(|key| key.to_string()).collect();
+    let lines: String = many.iter().map(|key| format!("{{\"key\": \"{key}\"}}\n")).collect();
+    run_with(&mut records(&home, ["load", "-"]), lines.as_bytes());
+    let asked: Vec<&str> = many.iter().rev().map(String::as_str).collect();
+    for compacted in [false, true] {
+        let (code, _, found) = get(&asked);
+        assert!(code == 0 && keys(&found) == asked, "compacted: {compacted}");
+        ok(&home, ["compact"]);
+    }
+}
+
+#[test]
+fn deleted_keys_are_listed_with_their_versions() {
+    let home = with_pages();
+    let deleted = |arguments: &[&str]| scanned(&home, &[&["--deleted"], arguments].concat());
+    assert!(deleted(&[]).is_empty());
+    ok(&home, ["delete", "b"]);
+    ok(&home, ["delete", "a"]);
+    run_with(&mut records(&home, ["put", "c"]), b"three");
+    let found = deleted(&[]);
+    assert_eq!(
+        found[0],
+        serde_json::json!({"key": "a", "version": 2, "number": 5, "deleted": true})
+    );
+    assert_eq!(
+        found[1],
+        serde_json::json!({"key": "b", "version": 3, "number": 4, "deleted": true})
+    );
+    assert_eq!(keys(&found), ["a", "b"]);
+    for (arguments, expected) in [
+        (&["--in-order"][..], &["b", "a"][..]),
+        (&["--in-order", "--after", "4"], &["a"]),
+        (&["--prefix", "b"], &["b"]),
+        (&["--from", "b", "--limit", "1"], &["b"]),
+        (&["--to", "a"], &[]),
+    ] {
+        assert_eq!(keys(&deleted(arguments)), expected, "{arguments:?}");
+        let listed = ok(&home, [&["scan", "--deleted", "--keys-only"], arguments].concat());
+        assert_eq!(listed.lines().collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
+    assert_eq!(keys(&scanned(&home, &[])), ["c"]);
+    // It exists again.
+    run_with(&mut records(&home, ["put", "b"]), b"four");
+    assert_eq!(keys(&deleted(&[])), ["a"]);
+    // It is forgotten.
+    ok(&home, ["delete", "a", "--purge"]);
+    assert!(deleted(&[]).is_empty());
+
+    let latest = ["--namespace", "log", "--versions", "latest"];
+    run_with(records(&home, ["put", "x"]).args(latest), b"");
+    let said = fails(&home, 1, ["scan", "--deleted", "--namespace", "log"]);
+    assert!(said.contains("nothing is left of a deleted key"), "{said}");
+}
+
+#[test]
+fn keys_are_listed_without_a_look_at_their_records() {
+    let home = Home::bare();
+    let body = noise(3000, 1);
+    run_with(&mut records(&home, ["put", "a"]), &body);
+    run_with(&mut records(&home, ["put", "gone"]), b"away");
+    ok(&home, ["delete", "gone"]);
+    let file = home.path("store/redb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&body[..100]));
+    let at: Vec<usize> = at.collect();
+    assert!(!at.is_empty());
+    at.iter().for_each(|&at| bytes[at] ^= 1);
+    std::fs::write(&file, bytes).unwrap();
+    fails(&home, 1, ["scan"]);
+    fails(&home, 1, ["get", "a"]);
+    assert_eq!(ok(&home, ["scan", "--keys-only"]), "a\n");
+    assert_eq!(ok(&home, ["scan", "--keys-only", "--prefix", "a"]), "a\n");
+    assert_eq!(ok(&home, ["scan", "--keys-only", "--deleted"]), "gone\n");
 }
 
 #[test]

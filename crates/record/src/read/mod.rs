@@ -2,6 +2,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod lookup;
+mod many;
 pub(crate) mod namespaces;
 pub(crate) mod places;
 pub(crate) mod records;

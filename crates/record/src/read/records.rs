@@ -16,7 +16,7 @@ use crate::lru::LruCache;
 pub(crate) type Owner<'a> = (u32, &'a [u8], u32);
 
 /// The body of a record as it is stored.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoredBody {
     Deleted,
     Whole(Vec<u8>),
@@ -50,14 +50,14 @@ impl StoredBody {
 }
 
 /// Returns the body of a record, if the record has the expected owner.
-fn owned_body(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<StoredBody, Damage> {
+pub(super) fn owned_body(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<StoredBody, Damage> {
     match owner {
         Some(owner) if owner != (record.namespace, record.key, record.version) => Err(Damage::Misplaced),
         Some(_) | None => Ok(StoredBody::of(record.body)),
     }
 }
 
-fn damaged(number: u64, damage: impl Into<Damage>) -> Error {
+pub(super) fn damaged(number: u64, damage: impl Into<Damage>) -> Error {
     Error::damaged(Table::Records, &number.to_be_bytes(), damage)
 }
 
@@ -99,6 +99,19 @@ impl Records {
         self.visit_bytes(read, number, &mut |record, _| found(record))
     }
 
+    /// Like [`visit`](Self::visit), for a record in an entry of its own.
+    pub(super) fn visit_single(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        found: &mut dyn FnMut(Record<'_>),
+    ) -> Result<bool, Error> {
+        let mut decoded = Ok(());
+        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(&mut *found);
+        let is_there = read.get(Table::Records, &number.to_be_bytes(), &mut single)?;
+        decoded.map(|()| is_there).map_err(|error| damaged(number, error))
+    }
+
     /// Like [`visit`](Self::visit), with the bytes of a record that is in a frame.
     fn visit_bytes(
         &self,
@@ -106,11 +119,8 @@ impl Records {
         number: u64,
         found: &mut dyn FnMut(Record<'_>, Option<&[u8]>),
     ) -> Result<bool, Error> {
-        let key = number.to_be_bytes();
-        let mut decoded = Ok(());
-        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(|record| found(record, None));
-        if read.get(Table::Records, &key, &mut single)? {
-            return decoded.map(|()| true).map_err(|error| damaged(number, error));
+        if self.visit_single(read, number, &mut |record| found(record, None))? {
+            return Ok(true);
         }
         let Some(frame) = self.frames.of(read, number)? else {
             return Ok(false);
@@ -187,6 +197,18 @@ impl Records {
         stored.transpose().map_err(|damage| damaged(number, damage))
     }
 
+    /// Returns the bytes of a latest version that was read from a frame before.
+    pub(super) fn cached_latest(&self, generation: Generation, number: u64) -> Option<Arc<[u8]>> {
+        let mut cache = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get((generation, number))
+    }
+
+    /// Keeps the bytes of a latest version that is stored whole and was read from a frame.
+    pub(super) fn cache_latest(&self, generation: Generation, number: u64, bytes: &[u8]) {
+        let mut cache = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert((generation, number), bytes.into(), bytes.len());
+    }
+
     /// Returns the body of a latest version as it is stored, and caches it if it is whole and in a
     /// frame.
     fn stored_latest(
@@ -196,9 +218,7 @@ impl Records {
         number: u64,
         owner: Owner<'_>,
     ) -> Result<Option<StoredBody>, Error> {
-        let cache = || self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = cache().get((generation, number));
-        if let Some(record) = cached {
+        if let Some(record) = self.cached_latest(generation, number) {
             let record = Record::decode_packed(number, &record).map_err(|error| damaged(number, error))?;
             let body = owned_body(record, Some(owner));
             return body.map(Some).map_err(|damage| damaged(number, damage));
@@ -206,7 +226,7 @@ impl Records {
         let mut stored = None;
         let mut found = |record: Record<'_>, bytes: Option<&[u8]>| {
             if let (record::Body::Whole(_), Some(bytes)) = (record.body, bytes) {
-                cache().insert((generation, number), bytes.into(), bytes.len());
+                self.cache_latest(generation, number, bytes);
             }
             stored = Some(owned_body(record, Some(owner)));
         };

@@ -1,16 +1,17 @@
 //! Reads of a namespace as it was at one moment.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::lookup;
 use super::records::{Generation, Records, StoredBody};
+use super::{lookup, many};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
+use crate::keys::{KeyFilter, KeyState};
 use crate::versions::Version;
 
 /// Keys, or records, that an iterator reads ahead.
@@ -58,6 +59,41 @@ impl View {
             .records
             .latest_body(&*self.engine, self.generation, number, owner)?;
         live(number, body).map(Some)
+    }
+
+    /// Returns the latest records of several keys, in the order of `keys`; [`None`] for a key that has
+    /// no body.
+    pub(crate) fn get_many(&self, namespace: u32, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        let mut in_order: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            in_order.entry(key).or_default().push(place);
+        }
+        let (mut asked, mut wanted) = (Vec::new(), Vec::new());
+        for (key, places) in in_order {
+            if let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) {
+                asked.push(places);
+                wanted.push((entry.latest, (namespace, key, entry.versions)));
+            }
+        }
+        let bodies = many::latest_bodies(&self.records, &*self.engine, self.generation, &wanted)?;
+        let mut found = vec![None; keys.len()];
+        for (((number, (_, key, version)), places), body) in wanted.into_iter().zip(asked).zip(bodies) {
+            let record = Record {
+                key: key.to_vec(),
+                version,
+                number,
+                body: live(number, body)?,
+            };
+            let (last, others) = places.split_last().expect("each key has a place");
+            others.iter().for_each(|&place| found[place] = Some(record.clone()));
+            found[*last] = Some(record);
+        }
+        Ok(found)
+    }
+
+    /// Returns the latest version of a key; [`None`] if there is no such key.
+    pub(crate) fn latest(&self, namespace: u32, key: &[u8]) -> Result<Option<Version>, Error> {
+        Ok(self.entry(namespace, key)?.as_ref().map(Version::latest_of))
     }
 
     /// Returns all versions of a key, oldest first; none if there is no such key.
@@ -108,20 +144,21 @@ fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
     body.ok_or_else(|| misplaced(number))
 }
 
-/// The records of a namespace whose keys are in a range, by key.
-pub(crate) struct Scan<V> {
+/// The keys of a namespace that are in a range, in order. Reads no record.
+pub(crate) struct Keys<V> {
     view: V,
     namespace: u32,
     /// The rest of the range, as keys of the table `keys`.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     direction: Direction,
+    filter: KeyFilter,
     page: VecDeque<(Vec<u8>, KeyEntry)>,
     ended: bool,
 }
 
-impl<V: Borrow<View>> Scan<V> {
-    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction) -> Self {
+impl<V: Borrow<View>> Keys<V> {
+    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction, filter: KeyFilter) -> Self {
         let stored = |bound: Bound<&[u8]>| bound.map(|key| key_of(namespace, key));
         let above = match namespace.checked_add(1) {
             Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
@@ -135,18 +172,20 @@ impl<V: Borrow<View>> Scan<V> {
             Bound::Unbounded => above,
             bound => bound,
         };
-        Scan {
+        Keys {
             view,
             namespace,
             from,
             to,
             direction,
+            filter,
             page: VecDeque::new(),
             ended: false,
         }
     }
 
-    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+    /// Returns the next key with its entry.
+    fn next_entry(&mut self) -> Result<Option<(Vec<u8>, KeyEntry)>, Error> {
         while self.page.is_empty() && !self.ended {
             self.read_page()?;
         }
@@ -155,15 +194,7 @@ impl<V: Borrow<View>> Scan<V> {
         };
         let damaged = |error| Error::damaged(Table::Keys, &stored_key, Damage::Bytes(error));
         let (_, key) = record::split_key(&stored_key).map_err(damaged)?;
-        let owner = (self.namespace, key, entry.versions);
-        let View { engine, records, .. } = self.view.borrow();
-        Ok(Some(Record {
-            // The cache is not used: a scan reads each record once.
-            body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
-            key: key.to_vec(),
-            version: entry.versions,
-            number: entry.latest,
-        }))
+        Ok(Some((key.to_vec(), entry)))
     }
 
     fn read_page(&mut self) -> Result<(), Error> {
@@ -173,8 +204,8 @@ impl<V: Borrow<View>> Scan<V> {
             last = Some(key.to_vec());
             seen += 1;
             match KeyEntry::decode(key, value) {
-                Ok(entry) if entry.deleted => {}
-                Ok(entry) => page.push_back((key.to_vec(), entry)),
+                Ok(entry) if self.filter.takes(&entry) => page.push_back((key.to_vec(), entry)),
+                Ok(_) => {}
                 Err(error) => damage = Some(Error::damaged(Table::Keys, key, error)),
             }
             if damage.is_some() || seen == PAGE {
@@ -202,49 +233,100 @@ impl<V: Borrow<View>> Scan<V> {
     }
 }
 
+impl<V: Borrow<View>> Iterator for Keys<V> {
+    type Item = Result<KeyState, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_entry();
+        self.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        let state = |(key, entry): (Vec<u8>, KeyEntry)| {
+            let latest = Version::latest_of(&entry);
+            KeyState { key, latest }
+        };
+        Some(next.transpose()?.map(state))
+    }
+}
+
+/// The records of a namespace whose keys are in a range, by key.
+pub(crate) struct Scan<V>(Keys<V>);
+
+impl<V: Borrow<View>> Scan<V> {
+    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction) -> Self {
+        Scan(Keys::new(view, namespace, range, direction, KeyFilter::Live))
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        let Some((key, entry)) = self.0.next_entry()? else {
+            return Ok(None);
+        };
+        let owner = (self.0.namespace, &key[..], entry.versions);
+        let View { engine, records, .. } = self.0.view.borrow();
+        Ok(Some(Record {
+            // The cache is not used: a scan reads each record once.
+            body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
+            key,
+            version: entry.versions,
+            number: entry.latest,
+        }))
+    }
+}
+
 impl<V: Borrow<View>> Iterator for Scan<V> {
     type Item = Result<Record, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        self.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        self.0.ended |= next.is_err(); // so that a loop over a failing iterator ends
         next.transpose()
     }
 }
 
-/// The records of a namespace that were written after a number, in that order.
-pub(crate) struct WrittenAfter<V> {
+/// The keys of a namespace whose latest versions were written after a number, in that order. Reads
+/// their records, which name them, and decodes none.
+pub(crate) struct KeysWrittenAfter<V> {
     view: V,
     namespace: u32,
     /// The last record that was looked at.
     after: u64,
-    page: VecDeque<(Record, StoredBody)>,
+    filter: KeyFilter,
+    /// Whether to keep the bodies as they are stored.
+    with_bodies: bool,
+    page: VecDeque<Written>,
     ended: bool,
 }
 
-impl<V: Borrow<View>> WrittenAfter<V> {
-    pub(crate) fn new(view: V, namespace: u32, after: u64) -> Self {
-        WrittenAfter {
+/// A record that was read.
+struct Written {
+    key: Vec<u8>,
+    version: u32,
+    number: u64,
+    stored: Option<StoredBody>,
+}
+
+impl<V: Borrow<View>> KeysWrittenAfter<V> {
+    pub(crate) fn new(view: V, namespace: u32, after: u64, filter: KeyFilter) -> Self {
+        KeysWrittenAfter {
             view,
             namespace,
             after,
+            filter,
+            with_bodies: false,
             page: VecDeque::new(),
             ended: false,
         }
     }
 
-    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+    /// Returns the next record that is the latest version of its key, and the entry of the key.
+    fn next_written(&mut self) -> Result<Option<(Written, KeyEntry)>, Error> {
         loop {
-            while let Some((mut record, stored)) = self.page.pop_front() {
-                let View { engine, records, .. } = self.view.borrow();
-                let stored_key = key_of(self.namespace, &record.key);
-                let entry = lookup::key_entry(&**engine, &stored_key)?;
-                if entry.is_some_and(|entry| (entry.latest, entry.versions) == (record.number, record.version)) {
-                    let fetch = |base| records.stored(&**engine, base, None);
-                    if let Some(body) = records.decode(record.number, stored, fetch)? {
-                        record.body = body;
-                        return Ok(Some(record));
-                    }
+            while let Some(written) = self.page.pop_front() {
+                let engine = &self.view.borrow().engine;
+                let entry = lookup::key_entry(&**engine, &key_of(self.namespace, &written.key))?;
+                let is_latest = |entry: &KeyEntry| (entry.latest, entry.versions) == (written.number, written.version);
+                if let Some(entry) = entry.filter(is_latest)
+                    && self.filter.takes(&entry)
+                {
+                    return Ok(Some((written, entry)));
                 }
             }
             if self.ended {
@@ -264,17 +346,14 @@ impl<V: Borrow<View>> WrittenAfter<V> {
                 if record.namespace != self.namespace {
                     return;
                 }
-                let stored = StoredBody::of(record.body);
-                bytes += stored.bytes();
-                if stored != StoredBody::Deleted {
-                    let record = Record {
-                        key: record.key.to_vec(),
-                        version: record.version,
-                        number,
-                        body: Vec::new(),
-                    };
-                    self.page.push_back((record, stored));
-                }
+                let stored = self.with_bodies.then(|| StoredBody::of(record.body));
+                bytes += stored.as_ref().map_or(0, StoredBody::bytes);
+                self.page.push_back(Written {
+                    key: record.key.to_vec(),
+                    version: record.version,
+                    number,
+                    stored,
+                });
             };
             records.visit(&**engine, number, &mut found)?;
             self.after = number;
@@ -285,6 +364,64 @@ impl<V: Borrow<View>> WrittenAfter<V> {
         }
         Ok(())
     }
+
+    /// Ends after an error, so that a loop over a failing iterator ends.
+    fn end(&mut self) {
+        self.page.clear();
+        self.ended = true;
+    }
+}
+
+impl<V: Borrow<View>> Iterator for KeysWrittenAfter<V> {
+    type Item = Result<KeyState, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_written();
+        if next.is_err() {
+            self.end();
+        }
+        let state = |(written, entry): (Written, KeyEntry)| {
+            let latest = Version::latest_of(&entry);
+            KeyState {
+                key: written.key,
+                latest,
+            }
+        };
+        Some(next.transpose()?.map(state))
+    }
+}
+
+/// The records of a namespace that were written after a number, in that order.
+pub(crate) struct WrittenAfter<V>(KeysWrittenAfter<V>);
+
+impl<V: Borrow<View>> WrittenAfter<V> {
+    pub(crate) fn new(view: V, namespace: u32, after: u64) -> Self {
+        WrittenAfter(KeysWrittenAfter {
+            with_bodies: true,
+            ..KeysWrittenAfter::new(view, namespace, after, KeyFilter::Live)
+        })
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        let Some((written, _)) = self.0.next_written()? else {
+            return Ok(None);
+        };
+        let Written {
+            key,
+            version,
+            number,
+            stored,
+        } = written;
+        let View { engine, records, .. } = self.0.view.borrow();
+        let fetch = |base| records.stored(&**engine, base, None);
+        let stored = stored.ok_or_else(|| misplaced(number))?;
+        Ok(Some(Record {
+            body: live(number, records.decode(number, stored, fetch)?)?,
+            key,
+            version,
+            number,
+        }))
+    }
 }
 
 impl<V: Borrow<View>> Iterator for WrittenAfter<V> {
@@ -293,8 +430,7 @@ impl<V: Borrow<View>> Iterator for WrittenAfter<V> {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
         if next.is_err() {
-            self.page.clear();
-            self.ended = true; // so that a loop over a failing iterator ends
+            self.0.end();
         }
         next.transpose()
     }

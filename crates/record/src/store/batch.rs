@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::namespace::Namespace;
 use super::shared::Shared;
+use crate::condition::Condition;
 use crate::error::Error;
-use crate::write::request::{Change, Operation};
+use crate::write::request::{Change, Changes, Operation, Requirement};
 
-/// Changes in any namespaces of one store. [`Store::commit`](crate::Store::commit) makes all of
-/// them, or none.
+/// Changes in any namespaces of one store, and conditions. [`Store::commit`](crate::Store::commit)
+/// makes all changes if all conditions hold, or else none.
 ///
-/// They take effect in order: a later change sees those before it.
+/// They take effect in order: a later change or condition sees the changes before it.
 ///
 /// ```
 /// use ibid_record::{Batch, Options, Store, Versions};
@@ -31,6 +32,7 @@ use crate::write::request::{Change, Operation};
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     operations: Vec<(Namespace, Operation)>,
+    requirements: Vec<(Namespace, Requirement)>,
 }
 
 impl Batch {
@@ -65,6 +67,43 @@ impl Batch {
         self.push(namespace, key, Change::Purge)
     }
 
+    /// Makes the batch depend on the state of a key: if it is in another one, the batch is refused
+    /// with [`Error::ConditionFailed`], and nothing of it is done. The batch may change the key or
+    /// not.
+    ///
+    /// No other change comes between the check and the changes of the batch. If you require the
+    /// version that you have read, you overwrite no version that you have not seen:
+    ///
+    /// ```
+    /// use ibid_record::{Batch, Condition, Error, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let (pages, titles) = (store.namespace("pages", Versions::Kept)?, store.namespace("titles", Versions::Latest)?);
+    /// pages.put(b"ibid", b"in the same place")?;
+    ///
+    /// let edit = || {
+    ///     let mut batch = Batch::new();
+    ///     batch.require(&pages, b"ibid", Condition::Version(1)).put(&pages, b"ibid", b"in the very same place");
+    ///     batch.require(&titles, b"Ibid.", Condition::Absent).put(&titles, b"Ibid.", b"ibid");
+    ///     batch
+    /// };
+    /// store.commit(edit())?;
+    /// let refused = store.commit(edit()).unwrap_err();
+    /// let Error::ConditionFailed { key, found: Some(found), .. } = refused else { panic!("{refused}") };
+    /// assert_eq!((&key[..], found.version), (&b"ibid"[..], 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn require(&mut self, namespace: &Namespace, key: &[u8], condition: Condition) -> &mut Self {
+        let requirement = Requirement {
+            target: namespace.target(),
+            key: key.to_vec(),
+            condition,
+            after: self.operations.len(),
+        };
+        self.requirements.push((namespace.clone(), requirement));
+        self
+    }
+
     /// Marks the body of the last change as similar to the latest body of another key in the same
     /// namespace: a reply resembles the message that it quotes, a copy its original. The encoder
     /// then finds that record among many similar ones without a search. The hint may change how the
@@ -89,27 +128,25 @@ impl Batch {
         self
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes, without conditions.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Returns whether there are no changes.
+    /// Returns whether there are no changes. There may be conditions.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Returns the operations.
+    /// Returns the changes and conditions.
     ///
     /// # Errors
-    /// [`Error::ForeignNamespace`] for an operation in a namespace of another store.
-    pub(super) fn into_operations(self, store: &Arc<Shared>) -> Result<Vec<Operation>, Error> {
-        let mut operations = Vec::with_capacity(self.operations.len());
-        for (namespace, operation) in self.operations {
-            namespace.check_store(store)?;
-            operations.push(operation);
-        }
-        Ok(operations)
+    /// [`Error::ForeignNamespace`] for one in a namespace of another store.
+    pub(super) fn into_changes(self, store: &Arc<Shared>) -> Result<Changes, Error> {
+        Ok(Changes {
+            operations: of_store(self.operations, store)?,
+            requirements: of_store(self.requirements, store)?,
+        })
     }
 
     fn push(&mut self, namespace: &Namespace, key: &[u8], change: Change) -> &mut Self {
@@ -117,4 +154,10 @@ impl Batch {
         self.operations.push((namespace.clone(), operation));
         self
     }
+}
+
+/// Refuses a namespace of another store.
+fn of_store<T>(all: Vec<(Namespace, T)>, store: &Arc<Shared>) -> Result<Vec<T>, Error> {
+    let of_store = |(namespace, one): (Namespace, T)| namespace.check_store(store).map(|()| one);
+    all.into_iter().map(of_store).collect()
 }

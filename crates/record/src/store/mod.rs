@@ -200,15 +200,15 @@ impl Store {
         Ok(all.into_values().map(|found| (found.name, found.versions)).collect())
     }
 
-    /// Makes all changes of a batch, or none, and returns when they have the durability of the
-    /// store's options. Returns for each change the number of the record that it wrote; [`None`] for
-    /// a change that only removes.
+    /// Makes all changes of a batch if all its conditions hold, or else none, and returns when they
+    /// have the durability of the store's options. Returns for each change the number of the record
+    /// that it wrote; [`None`] for a change that only removes.
     ///
     /// # Errors
-    /// [`Error::KeyExists`], [`Error::NoSuchKey`], [`Error::OutOfRange`],
-    /// [`Error::ForeignNamespace`] and [`Error::Damaged`], after which nothing was changed. After
-    /// [`Error::Engine`] and [`Error::WriterEnded`] the store must be opened again to see whether it
-    /// was.
+    /// [`Error::ConditionFailed`], [`Error::VersionsNotKept`], [`Error::KeyExists`],
+    /// [`Error::NoSuchKey`], [`Error::OutOfRange`], [`Error::ForeignNamespace`] and
+    /// [`Error::Damaged`], after which nothing was changed. After [`Error::Engine`] and
+    /// [`Error::WriterEnded`] the store must be opened again to see whether it was.
     pub fn commit(&self, batch: Batch) -> Result<Vec<Option<u64>>, Error> {
         self.commit_with(batch, self.shared.durability)
     }
@@ -218,7 +218,7 @@ impl Store {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn commit_with(&self, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        self.shared.commit(batch.into_operations(&self.shared)?, durability)
+        self.shared.commit(batch.into_changes(&self.shared)?, durability)
     }
 
     /// Returns when every change that has returned before is on disk.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
-use crate::read::view::{Record, Scan, WrittenAfter};
+use crate::keys::{KeyFilter, KeyState};
+use crate::read::view::{Keys, KeysWrittenAfter, Record, Scan, WrittenAfter};
 use crate::versions::{Version, Versions};
-use crate::write::request::{Change, Operation, Target};
+use crate::write::request::{Change, Changes, Operation, Target};
 
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
@@ -98,13 +99,33 @@ impl Namespace {
         self.view()?.get(self.number, key)
     }
 
-    /// Returns the bodies under several keys at one moment, in the order of `keys`.
+    /// Returns the latest records under several keys at one moment, in the order of `keys`; [`None`]
+    /// for a key that has no body. Records that were compressed together are decompressed once.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let view = self.view()?;
-        keys.iter().map(|key| view.get(self.number, key)).collect()
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// let [Some(ibid), None] = &pages.get_many(&[b"ibid", b"op. cit."])?[..] else { panic!() };
+    /// assert_eq!((&ibid.body[..], ibid.version), (&b"in the same place"[..], 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        self.view()?.get_many(self.number, keys)
+    }
+
+    /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no
+    /// record.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn latest(&self, key: &[u8]) -> Result<Option<Version>, Error> {
+        self.view()?.latest(self.number, key)
     }
 
     /// Returns all versions of a key, oldest first; none if there is no such key.
@@ -153,6 +174,51 @@ impl Namespace {
         Ok(Scan::new(self.view()?, self.number, range, direction))
     }
 
+    /// Returns an iterator over the keys in a range with their latest versions, in the order of the
+    /// keys' bytes or its reverse. It shows the keys that were there at the call, and reads some of
+    /// them ahead. It reads no record, so it is faster than [`scan`](Self::scan).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each key.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// use ibid_record::{Direction, KeyFilter, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// pages.put(b"op. cit.", b"in the work cited")?;
+    /// pages.delete(b"ibid")?;
+    /// let all = (Bound::Unbounded, Bound::Unbounded);
+    /// let deleted: Vec<_> = pages.keys(all, Direction::Forward, KeyFilter::Deleted)?.collect::<Result<_, _>>()?;
+    /// assert_eq!((&deleted[0].key[..], deleted[0].latest.version, deleted.len()), (&b"ibid"[..], 2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keys(
+        &self,
+        range: KeyRange<'_>,
+        direction: Direction,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
+        Ok(Keys::new(self.view()?, self.number, range, direction, filter))
+    }
+
+    /// Returns an iterator over the keys whose latest versions were written after the record
+    /// `number`, in the order in which they were written; 0 selects all. It shows the keys that were
+    /// there at the call, and reads some of them ahead. It reads the records, which name their keys,
+    /// and decodes none.
+    ///
+    /// # Errors
+    /// As [`written_after`](Self::written_after).
+    pub fn keys_written_after(
+        &self,
+        number: u64,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
+        Ok(KeysWrittenAfter::new(self.view()?, self.number, number, filter))
+    }
+
     /// Returns an iterator over the records that were written after the record `number`, in the
     /// order in which they were written; 0 selects all. It shows the latest version of each key,
     /// unless the key is deleted. It shows the records that were committed at the call, and reads
@@ -175,22 +241,29 @@ impl Namespace {
     }
 
     fn commit(&self, key: &[u8], change: Change) -> Result<Option<u64>, Error> {
-        let written = self
-            .store
-            .commit(vec![self.operation(key, change)], self.store.durability)?;
+        let operations = vec![self.operation(key, change)];
+        let changes = Changes {
+            operations,
+            ..Changes::default()
+        };
+        let written = self.store.commit(changes, self.store.durability)?;
         Ok(written.into_iter().flatten().next())
     }
 
-    /// Returns an operation of this namespace. It does not keep the store open: as the last holder
-    /// of a store, the writer would wait for its own end.
-    pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
-        let target = Target {
+    /// Returns the namespace for an operation. It does not keep the store open: as the last holder of
+    /// a store, the writer would wait for its own end.
+    pub(super) fn target(&self) -> Target {
+        Target {
             name: self.name.clone(),
             number: self.number,
             versions_kept: self.versions == Versions::Kept,
-        };
+        }
+    }
+
+    /// Returns an operation of this namespace.
+    pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
         Operation {
-            target,
+            target: self.target(),
             key: key.to_vec(),
             change,
             like: None,

@@ -19,7 +19,7 @@ use crate::write::execute::State;
 use crate::write::feed::Feed;
 use crate::write::handle::WriterHandle;
 use crate::write::oplog;
-use crate::write::request::{Command, Durability, Operation, Outcome};
+use crate::write::request::{Changes, Command, Durability, Outcome};
 use crate::write::writer::{PendingSync, Writer};
 
 /// Requests that may wait for the writer. With more, a caller waits until it can send its own.
@@ -109,10 +109,10 @@ impl Shared {
         })
     }
 
-    /// Commits all of `operations`, or none. Returns for each the number of the record that it
+    /// Commits all of `changes`, or none. Returns for each operation the number of the record that it
     /// wrote, if it wrote one.
-    pub(super) fn commit(&self, operations: Vec<Operation>, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        match self.ask(Command::Batch(operations), durability)? {
+    pub(super) fn commit(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+        match self.ask(Command::Batch(changes), durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
             Outcome::Namespace(_) | Outcome::Fenced(_) | Outcome::Done => {
                 unreachable!("the outcome is of the kind that was asked for")

@@ -6,7 +6,8 @@ use super::namespace::Namespace;
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
-use crate::read::view::{Record, Scan, View, WrittenAfter};
+use crate::keys::{KeyFilter, KeyState};
+use crate::read::view::{Keys, KeysWrittenAfter, Record, Scan, View, WrittenAfter};
 use crate::versions::Version;
 
 /// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes
@@ -45,12 +46,22 @@ impl Snapshot {
         self.view_of(namespace)?.get(namespace.number(), key)
     }
 
-    /// Returns the bodies under several keys, in the order of `keys`.
+    /// Returns the latest records under several keys, in the order of `keys`: see
+    /// [`Namespace::get_many`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_many(&self, namespace: &Namespace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        keys.iter().map(|key| self.get(namespace, key)).collect()
+    pub fn get_many(&self, namespace: &Namespace, keys: &[&[u8]]) -> Result<Vec<Option<Record>>, Error> {
+        self.view_of(namespace)?.get_many(namespace.number(), keys)
+    }
+
+    /// Returns the latest version of a key, which may be a deletion; [`None`] if it has none. Reads no
+    /// record.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn latest(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Version>, Error> {
+        self.view_of(namespace)?.latest(namespace.number(), key)
     }
 
     /// Returns all versions of a key, oldest first; none if there is no such key. A key in a
@@ -87,6 +98,37 @@ impl Snapshot {
             range,
             direction,
         ))
+    }
+
+    /// Returns an iterator over the keys in a range with their latest versions: see
+    /// [`Namespace::keys`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each key.
+    pub fn keys(
+        &self,
+        namespace: &Namespace,
+        range: KeyRange<'_>,
+        direction: Direction,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<'_>, Error> {
+        let (view, number) = (self.view_of(namespace)?, namespace.number());
+        Ok(Keys::new(view, number, range, direction, filter))
+    }
+
+    /// Returns an iterator over the keys whose latest versions were written after the record
+    /// `number`: see [`Namespace::keys_written_after`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each key.
+    pub fn keys_written_after(
+        &self,
+        namespace: &Namespace,
+        number: u64,
+        filter: KeyFilter,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<'_>, Error> {
+        let view = self.view_of(namespace)?;
+        Ok(KeysWrittenAfter::new(view, namespace.number(), number, filter))
     }
 
     /// Returns an iterator over the records that were written after the record `number`: see

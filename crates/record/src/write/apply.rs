@@ -10,11 +10,13 @@ use ibid_format::record::{
 };
 
 use super::references;
-use super::request::{Change, Operation, Prior, Written};
+use super::request::{Change, Operation, Prior, Requirement, Written};
+use crate::condition::Condition;
 use crate::engine::{Read, Table, Transaction};
 use crate::error::Error;
 use crate::read::lookup;
 use crate::read::records::Records;
+use crate::versions::Version;
 
 /// Why a command was not done.
 #[derive(Debug)]
@@ -33,15 +35,17 @@ struct KeyChange {
     after: Option<KeyEntry>,
 }
 
-/// Applies all of `operations`. Returns for each the record that it wrote, if it wrote one.
+/// Applies all of `operations`, if all of `requirements` hold. Returns for each operation the record
+/// that it wrote, if it wrote one.
 pub(crate) fn apply_batch(
     transaction: &mut dyn Transaction,
     records: &Records,
     next: &mut NextNumbers,
     operations: &[Operation],
+    requirements: &[Requirement],
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
-    let changes = plan(transaction, &mut numbers, operations).map_err(Failure::Refused)?;
+    let changes = plan(transaction, &mut numbers, operations, requirements).map_err(Failure::Refused)?;
     let mut encoded = Vec::new();
     let mut written = Vec::with_capacity(changes.len());
     for (change, operation) in changes.iter().zip(operations) {
@@ -51,26 +55,75 @@ pub(crate) fn apply_batch(
     Ok(written)
 }
 
-fn plan(read: &dyn Read, next: &mut NextNumbers, operations: &[Operation]) -> Result<Vec<KeyChange>, Error> {
-    let mut changed: HashMap<Vec<u8>, Option<KeyEntry>> = HashMap::new();
+/// The entries of the keys of a batch, as they are after the operations that were planned.
+struct Planned<'r> {
+    read: &'r dyn Read,
+    changed: HashMap<Vec<u8>, Option<KeyEntry>>,
+}
+
+impl Planned<'_> {
+    fn entry(&self, stored_key: &[u8]) -> Result<Option<KeyEntry>, Error> {
+        match self.changed.get(stored_key) {
+            Some(entry) => Ok(*entry),
+            None => lookup::key_entry(self.read, stored_key),
+        }
+    }
+}
+
+fn plan(
+    read: &dyn Read,
+    next: &mut NextNumbers,
+    operations: &[Operation],
+    requirements: &[Requirement],
+) -> Result<Vec<KeyChange>, Error> {
+    let mut planned = Planned {
+        read,
+        changed: HashMap::new(),
+    };
+    let mut requirements = requirements.iter().peekable();
     let mut changes = Vec::with_capacity(operations.len());
-    for operation in operations {
+    for (done, operation) in operations.iter().enumerate() {
+        while let Some(requirement) = requirements.next_if(|requirement| requirement.after <= done) {
+            check(&planned, requirement)?;
+        }
         check_length("record key", operation.key.len(), record::KEY_BYTES_MAX)?;
         check_length("record body", operation.body_bytes(), record::BODY_BYTES_MAX)?;
         let stored_key = key_of(operation.target.number, &operation.key);
-        let before = match changed.get(&stored_key) {
-            Some(entry) => *entry,
-            None => lookup::key_entry(read, &stored_key)?,
-        };
+        let before = planned.entry(&stored_key)?;
         let after = entry_after(operation, before, next)?;
-        changed.insert(stored_key.clone(), after);
+        planned.changed.insert(stored_key.clone(), after);
         changes.push(KeyChange {
             stored_key,
             before,
             after,
         });
     }
+    requirements.try_for_each(|requirement| check(&planned, requirement))?;
     Ok(changes)
+}
+
+/// Refuses a key that is in another state than is required.
+fn check(planned: &Planned<'_>, requirement: &Requirement) -> Result<(), Error> {
+    let Requirement {
+        target, key, condition, ..
+    } = requirement;
+    let namespace = target.name.to_string();
+    if matches!(condition, Condition::Version(_)) && !target.versions_kept {
+        return Err(Error::VersionsNotKept { namespace });
+    }
+    check_length("record key", key.len(), record::KEY_BYTES_MAX)?;
+    let found = planned.entry(&key_of(target.number, key))?;
+    let found = found.as_ref().map(Version::latest_of);
+    if condition.holds(found) {
+        return Ok(());
+    }
+    let (key, expected) = (key.clone(), *condition);
+    Err(Error::ConditionFailed {
+        namespace,
+        key,
+        expected,
+        found,
+    })
 }
 
 /// Refuses a key or body that is too long.

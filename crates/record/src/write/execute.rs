@@ -4,7 +4,7 @@ use ibid_delta::Interval;
 use ibid_format::record::{Epoch, LogEntry, LogState, NextNumbers, Role};
 
 use super::apply::Failure;
-use super::request::{Command, EncodedBatch, LogCommand, Operation, Outcome};
+use super::request::{Changes, Command, EncodedBatch, LogCommand, Outcome};
 use super::{apply, block, namespace, oplog, replay, rewrite, transfer, truncate};
 use crate::engine::Transaction;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) fn execute(
     command: &Command,
 ) -> Result<Outcome, Failure> {
     match command {
-        Command::Batch(operations) => batch(transaction, records, state, operations),
+        Command::Batch(changes) => batch(transaction, records, state, changes),
         Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
         Command::Encode(encoded) => {
             state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
@@ -54,12 +54,13 @@ fn batch(
     transaction: &mut dyn Transaction,
     records: &Records,
     state: &mut State,
-    operations: &[Operation],
+    changes: &Changes,
 ) -> Result<Outcome, Failure> {
+    let operations = &changes.operations;
     state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
     oplog::check_size(state.log.as_ref(), operations).map_err(Failure::Refused)?;
     let record = state.next.record;
-    let written = apply::apply_batch(transaction, records, &mut state.next, operations)?;
+    let written = apply::apply_batch(transaction, records, &mut state.next, operations, &changes.requirements)?;
     if let Some(log) = &mut state.log {
         let logged = oplog::log_batch(transaction, log, record, operations, &written);
         logged.map_err(Failure::Undone)?;

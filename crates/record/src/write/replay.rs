@@ -112,7 +112,8 @@ fn replay_batch(
     position: u64,
 ) -> Result<(), Failure> {
     let operations = &received.operations;
-    let written = apply::apply_batch(transaction, records, next, operations).map_err(undone)?;
+    // The primary did them, so what it required was so.
+    let written = apply::apply_batch(transaction, records, next, operations, &[]).map_err(undone)?;
     let mut done = operations.iter().zip(&written).zip(logged);
     let same = |((operation, written), logged): ((_, &Option<_>), &LogOperation)| {
         oplog::is_same(oplog::logged_change(operation, written.as_ref()), logged.change)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ibid_format::record::{BODY_CHECK_BYTES, ChainEntry, Digest, Epoch, LogEntry, LogState, Place};
 
+use crate::condition::Condition;
 use crate::engine::Table;
 use crate::error::Error;
 use crate::read::records::StoredBody;
@@ -32,8 +33,8 @@ pub(crate) struct Request {
 }
 
 pub(crate) enum Command {
-    /// Do all of these operations, or none.
-    Batch(Vec<Operation>),
+    /// Do all operations if all requirements hold, or none.
+    Batch(Changes),
     /// Find the namespace of this name, or make it.
     Namespace(Arc<str>, Versions),
     /// Store the results of the encoder.
@@ -52,7 +53,7 @@ impl Command {
     /// Returns the bytes of bodies that it holds in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Command::Batch(operations) => operations.iter().map(Operation::body_bytes).sum(),
+            Command::Batch(changes) => changes.operations.iter().map(Operation::body_bytes).sum(),
             Command::AddBlock(block) => block.bytes.len(),
             Command::Log(LogCommand::Replay(received)) => {
                 let operations = received.entries.iter().flat_map(|entry| &entry.operations);
@@ -92,6 +93,24 @@ pub(crate) struct Prior {
     pub(crate) number: u64,
     /// Whether it was replaced, so that it is no key's latest version any more.
     pub(crate) is_replaced: bool,
+}
+
+/// The contents of a batch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    pub(crate) operations: Vec<Operation>,
+    /// In the order of the operations before them.
+    pub(crate) requirements: Vec<Requirement>,
+}
+
+/// A state that a key must be in.
+#[derive(Debug, Clone)]
+pub(crate) struct Requirement {
+    pub(crate) target: Target,
+    pub(crate) key: Vec<u8>,
+    pub(crate) condition: Condition,
+    /// The number of operations before it, whose changes it sees.
+    pub(crate) after: usize,
 }
 
 /// One change of one key.

@@ -225,10 +225,10 @@ impl Writer {
     /// Sends the outcomes to the callers, and the written records to the encoder.
     fn tell(&self, group: Vec<Grouped>, outcomes: Vec<Result<Outcome, Error>>) {
         for (Grouped { request, .. }, outcome) in group.into_iter().zip(outcomes) {
-            if let (Some(feed), Command::Batch(operations), Ok(Outcome::Written(written))) =
+            if let (Some(feed), Command::Batch(changes), Ok(Outcome::Written(written))) =
                 (&self.feed, request.command, &outcome)
             {
-                feed.push(operations.into_iter().zip(written).filter_map(new_record));
+                feed.push(changes.operations.into_iter().zip(written).filter_map(new_record));
             }
             // A caller that has gone away needs no answer.
             let _ = request.outcome.send(outcome);

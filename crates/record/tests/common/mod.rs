@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ibid_format::record::{self, BlockFrameDecoder, Body, KeyEntry, LogState, Places, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
-use ibid_record::{Batch, Error, Namespace, Snapshot, Store, Versions};
+use ibid_record::{Batch, Error, KeyFilter, KeyState, Namespace, Snapshot, Store, Versions};
 
 /// The history of one key: number and body of each version, without a body where the key was
 /// deleted.
@@ -156,6 +156,55 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
             assert_eq!(snapshot.get(space, key).unwrap(), latest);
             for absent in [0, life.len() as u32 + 1, u32::MAX] {
                 assert_eq!(snapshot.get_version(space, key, absent).unwrap(), None);
+            }
+        }
+
+        // All keys, the last first, some twice, and some that are not there.
+        let mut asked: Vec<&[u8]> = model.spaces[index].keys().rev().map(Vec::as_slice).collect();
+        asked.extend(asked.clone().into_iter().step_by(2).chain([&b"absent"[..], &[0; 5000]]));
+        let many = snapshot.get_many(space, &asked).unwrap();
+        assert_eq!(many.len(), asked.len());
+        for (key, found) in asked.iter().zip(many) {
+            assert_eq!(
+                found.as_ref().map(|record| record.body.clone()),
+                snapshot.get(space, key).unwrap()
+            );
+            if let Some(found) = found {
+                let latest = snapshot.latest(space, key).unwrap().unwrap();
+                assert_eq!(
+                    (&found.key[..], found.version, found.number),
+                    (*key, latest.version, latest.number)
+                );
+            }
+        }
+
+        let is_deleted = |key: &[u8]| model.spaces[index][key].last().is_some_and(|(_, body)| body.is_none());
+        for filter in [KeyFilter::Live, KeyFilter::Deleted, KeyFilter::All] {
+            let list = |direction| -> Vec<KeyState> {
+                let keys = snapshot.keys(space, everything, direction, filter).unwrap();
+                keys.map(Result::unwrap).collect()
+            };
+            let mut found = list(Direction::Forward);
+            let expected = model.spaces[index].keys().filter(|key| match filter {
+                KeyFilter::Live => !is_deleted(key),
+                KeyFilter::Deleted => is_deleted(key),
+                KeyFilter::All => true,
+            });
+            assert!(found.iter().map(|state| &state.key).eq(expected));
+            for state in &found {
+                let versions = snapshot.versions(space, &state.key).unwrap();
+                assert_eq!(versions.last(), Some(&state.latest));
+            }
+            let mut backward = list(Direction::Backward);
+            backward.reverse();
+            assert_eq!(backward, found);
+            found.sort_by_key(|state| state.latest.number);
+            let middle = found.get(found.len() / 2).map_or(0, |state| state.latest.number);
+            for after in [0, middle] {
+                let in_order = snapshot.keys_written_after(space, after, filter).unwrap();
+                let in_order: Vec<_> = in_order.map(Result::unwrap).collect();
+                let later = found.iter().filter(|state| state.latest.number > after);
+                assert!(in_order.iter().eq(later));
             }
         }
 

@@ -1,6 +1,6 @@
 //! `ibid records delete`.
 
-use ibid_record::Error;
+use ibid_record::{Batch, Error};
 
 use super::{not_there, open_namespace};
 use crate::args::{DeleteArgs, VersionName};
@@ -9,16 +9,20 @@ use crate::failure::{Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &DeleteArgs) -> Result<Outcome> {
-    let (_store, namespace) = open_namespace(context, &args.place)?;
+    let (store, namespace) = open_namespace(context, &args.place)?;
     let key = &args.key.0;
     let before = namespace.versions(key)?.len();
-    let deleted = if args.purge {
-        namespace.purge(key)
+    let mut batch = Batch::new();
+    if let Some(condition) = args.only.condition() {
+        batch.require(&namespace, key, condition);
+    }
+    if args.purge {
+        batch.purge(&namespace, key);
     } else {
-        namespace.delete(key)
-    };
-    match deleted {
-        Ok(()) => {}
+        batch.delete(&namespace, key);
+    }
+    match store.commit(batch) {
+        Ok(_) => {}
         Err(Error::NoSuchKey { .. }) => return Err(not_there(&namespace, key, VersionName::Latest)?),
         Err(error) => return Err(error.into()),
     }

@@ -14,6 +14,7 @@ use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Fields, Line, Lines};
 
 use super::compact::{self, left_by};
+use super::unique::FirstKeys;
 use super::{open_or_make, place, size_on_disk};
 use crate::args::{DurabilityName, LoadArgs};
 use crate::commands::open::Context;
@@ -41,7 +42,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     }
     let mut lines = lines?;
     watch.expect(lines.file_bytes);
-    let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
+    let (store, namespace) = open_or_make(context, &args.place, &args.new, None)?;
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,
@@ -57,6 +58,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         pending: Pending::default(),
         bad: Vec::new(),
         bad_total: 0,
+        first_keys: FirstKeys::default(),
     };
     let durability = match args.durability {
         DurabilityName::Sync => Durability::Sync,
@@ -67,7 +69,13 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let duration_ms = started.elapsed().as_millis() as u64;
     let (ended, committed) = transferred?;
     ended.into_result(args, committed)?;
-    let Loader { bad, bad_total, .. } = loader;
+    let Loader {
+        bad,
+        bad_total,
+        first_keys,
+        ..
+    } = loader;
+    let unique_keys = first_keys.are_unique(&namespace)?;
     let name = namespace.name().to_owned();
     drop(namespace);
     let compacted = if args.compact {
@@ -92,9 +100,13 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         bad: &bad,
         bad_total,
         duration_ms,
+        unique_keys,
         compacted,
     };
     print::records_load(&mut context.out, &loaded)?;
+    if unique_keys {
+        print::unique_keys(&name);
+    }
     Ok(if bad_total > 0 { Outcome::Partial } else { Outcome::Done })
 }
 
@@ -182,6 +194,7 @@ struct Loader<'l> {
     /// Bad lines to list in JSON.
     bad: Vec<BadLine>,
     bad_total: u64,
+    first_keys: FirstKeys,
 }
 
 impl Loader<'_> {
@@ -282,6 +295,7 @@ impl Loader<'_> {
             committed,
         } = &mut self.pending;
         batch.put(self.namespace, &key, &body);
+        self.first_keys.note(self.namespace, &key);
         since.get_or_insert_with(Instant::now);
         *bytes_held += key.len() + body.len();
         committed.records += 1;
@@ -295,7 +309,7 @@ impl Loader<'_> {
     }
 }
 
-fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
+pub(super) fn within(what: &str, found: usize, max: usize) -> Result<(), String> {
     match found > max {
         true => Err(format!("{what}: expected at most {max} bytes, found {found}")),
         false => Ok(()),

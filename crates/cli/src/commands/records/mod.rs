@@ -1,5 +1,7 @@
 //! `ibid records`: opens stores and namespaces.
 
+mod batch;
+mod batch_line;
 mod compact;
 mod connect;
 mod delete;
@@ -12,6 +14,7 @@ mod replicate;
 mod scan;
 mod serve;
 mod stats;
+mod unique;
 mod verify;
 mod versions;
 
@@ -22,13 +25,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_record::{Argon2Cost, Encoding, Error, Namespace, Options, Store, Versions};
+use ibid_record::{Argon2Cost, Condition, Encoding, Error, Namespace, Options, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
 
 use super::open::{Context, local_folder};
 use super::password;
-use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName, VersionsKept};
+use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName};
 use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
@@ -42,6 +45,7 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Load(args) => load::run(context, args),
         RecordsCommand::Compact(args) => compact::run(context, args),
         RecordsCommand::Put(args) => put::run(context, args),
+        RecordsCommand::Batch(args) => batch::run(context, args),
         RecordsCommand::Get(args) => get::run(context, args),
         RecordsCommand::Delete(args) => delete::run(context, args),
         RecordsCommand::Scan(args) => scan::run(context, args),
@@ -176,30 +180,46 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
 /// Opens a store and a namespace that exist.
 fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
     let store = open(context, &args.store)?;
-    let namespace = store.find_namespace(&args.namespace)?.ok_or_else(|| {
-        Failure::NotThere(format!(
-            "there is no namespace \"{}\" in the store. `ibid records stats` lists the namespaces",
-            escape(args.namespace.as_bytes())
-        ))
-    })?;
+    let namespace = store.find_namespace(&args.namespace)?;
+    let namespace = namespace.ok_or_else(|| no_namespace(&args.namespace))?;
     Ok((store, namespace))
 }
 
-/// Opens a store and a namespace to write to, and creates them if they do not exist.
-fn open_or_make(context: &Context, args: &NamespaceArgs, new: &NewRecordsArgs) -> Result<(Store, Namespace)> {
-    let path = place(&args.store)?;
+fn no_namespace(name: &str) -> Failure {
+    Failure::NotThere(format!(
+        "there is no namespace \"{}\" in the store. `ibid records stats` lists the namespaces",
+        escape(name.as_bytes())
+    ))
+}
+
+/// Opens a store to write to. Creates it if it does not exist and `may_make`.
+fn open_store_or_make(context: &Context, args: &StoreArgs, new: &NewRecordsArgs, may_make: bool) -> Result<Store> {
+    let path = place(args)?;
     let is_new = !is_there(path)?;
+    if is_new && !may_make {
+        return Err(none_there(path));
+    }
     let store = open_at(context, path, options_to_store(context), new.encrypted)?;
     if is_new && !context.global.quiet {
         print::new_store(path);
     }
-    let asked = new.versions.map(|versions| match versions {
-        VersionsKept::Kept => Versions::Kept,
-        VersionsKept::Latest => Versions::Latest,
-    });
-    let namespace = match (asked, store.find_namespace(&args.namespace)?) {
+    Ok(store)
+}
+
+/// Opens a store and a namespace to write to. Creates them if they do not exist, unless the
+/// condition of the change can only hold in a namespace that exists.
+fn open_or_make(
+    context: &Context,
+    args: &NamespaceArgs,
+    new: &NewRecordsArgs,
+    condition: Option<Condition>,
+) -> Result<(Store, Namespace)> {
+    let may_make = matches!(condition, None | Some(Condition::Absent));
+    let store = open_store_or_make(context, &args.store, new, may_make)?;
+    let namespace = match (new.versions, store.find_namespace(&args.namespace)?) {
         (None, Some(namespace)) => namespace,
-        (asked, _) => store.namespace(&args.namespace, asked.unwrap_or(Versions::Kept))?,
+        (_, None) if !may_make => return Err(no_namespace(&args.namespace)),
+        _ => store.namespace(&args.namespace, new.versions())?,
     };
     Ok((store, namespace))
 }

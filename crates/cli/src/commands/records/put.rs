@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ibid_format::record::BODY_BYTES_MAX;
+use ibid_record::Batch;
 use ibid_terminal::number::size;
 use ibid_terminal::{input, path_text};
 
@@ -16,14 +17,19 @@ use crate::print;
 pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     // Read the file first, so that no store is created if it can't be read.
     let body = read(&args.file)?;
-    let (store, namespace) = open_or_make(context, &args.place, &args.new)?;
-    let key = &args.key.0;
-    let number = namespace.put(key, &body)?;
-    // No other process can have the store open, so the latest version is the new one.
-    let version = namespace.versions(key)?.last().map_or(1, |latest| latest.version);
+    let (key, condition) = (&args.key.0, args.only.condition());
+    let (store, namespace) = open_or_make(context, &args.place, &args.new, condition)?;
+    let mut batch = Batch::new();
+    if let Some(condition) = condition {
+        batch.require(&namespace, key, condition);
+    }
+    batch.put(&namespace, key, &body);
+    store.commit(batch)?;
     // The replaced record may become a delta against the new one.
     store.finish_encoding()?;
-    print::records_put(&mut context.out, key, version, number, body.len() as u64)?;
+    // No other process can have the store open, so the latest version is the new one.
+    let stored = namespace.latest(key)?.expect("it was stored above");
+    print::records_put(&mut context.out, key, stored, body.len() as u64)?;
     Ok(Outcome::Done)
 }
 

@@ -2,62 +2,83 @@
 
 use std::ops::Bound;
 
-use ibid_record::{Direction, Error, Record};
+use ibid_record::{Direction, Error, KeyFilter, KeyRange, KeyState, Namespace, Prefix, Record, Snapshot, Versions};
+use ibid_terminal::escape;
 
 use super::open_namespace;
 use crate::args::{Key, ScanArgs};
 use crate::commands::open::Context;
-use crate::failure::{Outcome, Result};
-use crate::print::ScanPrinter;
+use crate::failure::{Failure, Outcome, Result};
+use crate::print::{ScanPrinter, Scanned};
 
 pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
     let (store, namespace) = open_namespace(context, &args.place)?;
+    if args.deleted && namespace.keeps() == Versions::Latest {
+        return Err(Failure::Fatal(format!(
+            "namespace \"{}\" keeps only the latest versions: nothing is left of a deleted key",
+            escape(namespace.name().as_bytes())
+        )));
+    }
     let snapshot = store.snapshot()?;
-    let (from, to) = range(args);
-    let mut records: Box<dyn Iterator<Item = Result<Record, Error>>> = if args.in_order {
-        Box::new(snapshot.written_after(&namespace, args.after)?)
-    } else {
-        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        Box::new(snapshot.scan(&namespace, range, Direction::Forward)?)
+    let scanned = match (args.deleted, args.keys_only) {
+        (true, _) => Scanned::Deleted,
+        (false, true) => Scanned::Keys,
+        (false, false) => Scanned::Records,
     };
-    let mut printer = ScanPrinter::begin(&mut context.out, namespace.name(), args.keys_only)?;
-    for _ in 0..args.limit.unwrap_or(u64::MAX) {
-        let Some(record) = records.next() else { break };
-        printer.record(&record?)?;
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let mut printer = ScanPrinter::begin(&mut context.out, namespace.name(), scanned, args.keys_only)?;
+    if scanned == Scanned::Records {
+        let mut all = records(&snapshot, &namespace, args)?;
+        for _ in 0..limit {
+            let Some(record) = all.next() else { break };
+            printer.record(&record?)?;
+        }
+    } else {
+        let mut all = keys(&snapshot, &namespace, args)?;
+        for _ in 0..limit {
+            let Some(key) = all.next() else { break };
+            printer.key(&key?)?;
+        }
     }
     printer.end()?;
     Ok(Outcome::Done)
 }
 
-fn range(args: &ScanArgs) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let bound = |key: &Option<Key>, bound: fn(Vec<u8>) -> Bound<Vec<u8>>| {
-        key.as_ref().map_or(Bound::Unbounded, |key| bound(key.0.clone()))
+type All<'s, T> = Box<dyn Iterator<Item = Result<T, Error>> + 's>;
+
+fn records<'s>(snapshot: &'s Snapshot, namespace: &Namespace, args: &ScanArgs) -> Result<All<'s, Record>> {
+    Ok(if args.in_order {
+        Box::new(snapshot.written_after(namespace, args.after)?)
+    } else {
+        let prefix = prefix(args);
+        Box::new(snapshot.scan(namespace, range(args, prefix.as_ref()), Direction::Forward)?)
+    })
+}
+
+fn keys<'s>(snapshot: &'s Snapshot, namespace: &Namespace, args: &ScanArgs) -> Result<All<'s, KeyState>> {
+    let filter = if args.deleted {
+        KeyFilter::Deleted
+    } else {
+        KeyFilter::Live
     };
-    match &args.prefix {
-        Some(Key(prefix)) => (Bound::Included(prefix.clone()), after_all_with(prefix)),
+    Ok(if args.in_order {
+        Box::new(snapshot.keys_written_after(namespace, args.after, filter)?)
+    } else {
+        let prefix = prefix(args);
+        Box::new(snapshot.keys(namespace, range(args, prefix.as_ref()), Direction::Forward, filter)?)
+    })
+}
+
+fn prefix(args: &ScanArgs) -> Option<Prefix> {
+    args.prefix.as_ref().map(|Key(prefix)| Prefix::new(prefix))
+}
+
+fn range<'r>(args: &'r ScanArgs, prefix: Option<&'r Prefix>) -> KeyRange<'r> {
+    let bound = |key: &'r Option<Key>, bound: fn(&'r [u8]) -> Bound<&'r [u8]>| {
+        key.as_ref().map_or(Bound::Unbounded, |key| bound(&key.0))
+    };
+    match prefix {
+        Some(prefix) => prefix.range(),
         None => (bound(&args.from, Bound::Included), bound(&args.to, Bound::Excluded)),
-    }
-}
-
-/// Returns the bound after all keys with this prefix.
-fn after_all_with(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let Some(last) = prefix.iter().rposition(|&byte| byte < 0xff) else {
-        return Bound::Unbounded;
-    };
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Bound::Excluded(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_ends_before_what_no_longer_begins_so() {
-        assert_eq!(after_all_with(b""), Bound::Unbounded);
-        assert_eq!(after_all_with(b"\xff\xff"), Bound::Unbounded);
-        assert_eq!(after_all_with(b"ab"), Bound::Excluded(b"ac".to_vec()));
-        assert_eq!(after_all_with(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
     }
 }

@@ -1,6 +1,6 @@
 //! `ibid records stats`.
 
-use super::{open, place, size_on_disk, stepping};
+use super::{open, place, size_on_disk, stepping, unique};
 use crate::args::RecordsStatsArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -18,6 +18,15 @@ pub(crate) fn run(context: &mut Context, args: &RecordsStatsArgs) -> Result<Outc
     }
     let file_bytes = size_on_disk(place(&args.store)?)?;
     let is_sound = found.damaged == 0;
-    print::records_stats(&mut context.out, &StoreStats { found, file_bytes })?;
+    let unique_keys: Vec<bool> = found.namespaces.iter().map(unique::are_unique).collect();
+    let names = found.namespaces.iter().zip(&unique_keys).filter(|(_, unique)| **unique);
+    let names: Vec<String> = names.map(|(found, _)| found.name.clone()).collect();
+    let stats = StoreStats {
+        found,
+        unique_keys,
+        file_bytes,
+    };
+    print::records_stats(&mut context.out, &stats)?;
+    names.iter().for_each(|name| print::unique_keys(name));
     Ok(if is_sound { Outcome::Done } else { Outcome::Partial })
 }

@@ -29,6 +29,8 @@ pub(crate) struct Loaded<'l> {
     pub(crate) bad_total: u64,
     /// Duration without compaction, milliseconds.
     pub(crate) duration_ms: u64,
+    /// Whether the namespace keeps versions although practically no key has a second one.
+    pub(crate) unique_keys: bool,
     /// Result of the compaction, if requested.
     pub(crate) compacted: Option<Compacted>,
 }
@@ -41,6 +43,7 @@ struct JsonLoad<'l> {
     lines: u64,
     bad_lines: u64,
     duration_ms: u64,
+    unique_keys: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     compacted: Option<Compacted>,
     problems: &'l [BadLine],
@@ -55,6 +58,7 @@ pub(crate) fn records_load(out: &mut Out, loaded: &Loaded<'_>) -> Result<()> {
             lines: loaded.lines,
             bad_lines: loaded.bad_total,
             duration_ms: loaded.duration_ms,
+            unique_keys: loaded.unique_keys,
             compacted: loaded.compacted,
             problems: loaded.bad,
         };

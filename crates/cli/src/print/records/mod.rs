@@ -1,6 +1,7 @@
 //! Prints `records`.
 
 mod compact;
+mod get;
 mod load;
 mod repair;
 mod scan;
@@ -8,6 +9,7 @@ mod stats;
 mod verify;
 
 pub(crate) use compact::{Compacted, records_compact};
+pub(crate) use get::GetPrinter;
 use ibid_record::replicate::TakenOver;
 use ibid_record::{Log, Role, Version, Versions};
 use ibid_repo::Result;
@@ -17,7 +19,7 @@ use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Align, Table};
 pub(crate) use load::{BadLine, Loaded, records_load};
 pub(crate) use repair::records_repair;
-pub(crate) use scan::ScanPrinter;
+pub(crate) use scan::{ScanPrinter, Scanned};
 use serde::Serialize;
 pub(crate) use stats::{StoreStats, records_stats};
 pub(crate) use verify::records_verify;
@@ -57,7 +59,8 @@ struct JsonPut {
 }
 
 /// Prints the stored record.
-pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, bytes: u64) -> Result<()> {
+pub(crate) fn records_put(out: &mut Out, key: &[u8], stored: Version, bytes: u64) -> Result<()> {
+    let Version { version, number, .. } = stored;
     if out.json {
         let key = JsonKey::new(key);
         let body = JsonPut {
@@ -76,6 +79,36 @@ pub(crate) fn records_put(out: &mut Out, key: &[u8], version: u32, number: u64, 
         size(bytes),
         escape(key)
     ))
+}
+
+#[derive(Serialize)]
+struct JsonBatch {
+    conditions: u64,
+    changes: Vec<JsonChange>,
+}
+
+#[derive(Serialize)]
+struct JsonChange {
+    number: Option<u64>,
+}
+
+/// Says how many changes a batch made, given the number of the record that each wrote.
+pub(crate) fn records_batch(out: &mut Out, conditions: u64, numbers: Vec<Option<u64>>) -> Result<()> {
+    if out.json {
+        let changes = numbers.into_iter().map(|number| JsonChange { number }).collect();
+        return out.document("records batch", None, &JsonBatch { conditions, changes });
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let changes = counted(numbers.len() as u64, "change", "changes");
+    match conditions {
+        0 => out.line(format!("made {changes}")),
+        conditions => out.line(format!(
+            "made {changes}; {} held",
+            counted(conditions, "condition", "conditions")
+        )),
+    }
 }
 
 #[derive(Serialize)]

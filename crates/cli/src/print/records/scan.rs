@@ -1,6 +1,6 @@
 //! Prints `records scan`.
 
-use ibid_record::Record;
+use ibid_record::{KeyState, Record, Version};
 use ibid_repo::Result;
 use ibid_terminal::escape;
 use ibid_terminal::json::hex;
@@ -11,17 +11,19 @@ use super::super::Out;
 use super::JsonKey;
 
 #[derive(Serialize)]
-struct JsonBegin<'n> {
-    namespace: &'n str,
+pub(super) struct JsonBegin<'n> {
+    pub(super) namespace: &'n str,
 }
 
-/// A record. `ibid records load --scanned` reads these fields.
+/// A record, or a key without its body. `ibid records load --scanned` reads records.
 #[derive(Serialize)]
-struct JsonRecord<'r> {
+pub(super) struct JsonRecord<'r> {
     #[serde(flatten)]
     key: JsonKey,
     version: u32,
     number: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,21 +31,49 @@ struct JsonRecord<'r> {
 }
 
 impl<'r> JsonRecord<'r> {
-    fn new(record: &'r Record, keys_only: bool) -> JsonRecord<'r> {
+    pub(super) fn new(record: &'r Record) -> JsonRecord<'r> {
         let text = std::str::from_utf8(&record.body).ok();
         JsonRecord {
             key: JsonKey::new(&record.key),
             version: record.version,
             number: record.number,
-            body: text.filter(|_| !keys_only),
-            body_bytes: (text.is_none() && !keys_only).then(|| hex(&record.body)),
+            deleted: false,
+            body: text,
+            body_bytes: text.is_none().then(|| hex(&record.body)),
+        }
+    }
+
+    fn without_body(state: &KeyState) -> JsonRecord<'r> {
+        let Version {
+            version,
+            number,
+            deleted,
+        } = state.latest;
+        JsonRecord {
+            key: JsonKey::new(&state.key),
+            version,
+            number,
+            deleted,
+            body: None,
+            body_bytes: None,
         }
     }
 }
 
 #[derive(Serialize)]
-struct JsonEnd {
-    records: u64,
+pub(super) struct JsonEnd {
+    pub(super) records: u64,
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scanned {
+    /// Records with their bodies.
+    Records,
+    /// Keys.
+    Keys,
+    /// Deleted keys.
+    Deleted,
 }
 
 /// Prints records as they arrive, without collecting them.
@@ -54,11 +84,19 @@ pub(crate) struct ScanPrinter<'a> {
 }
 
 impl<'a> ScanPrinter<'a> {
-    pub(crate) fn begin(out: &'a mut Out, namespace: &str, keys_only: bool) -> Result<ScanPrinter<'a>> {
+    pub(crate) fn begin(
+        out: &'a mut Out,
+        namespace: &str,
+        scanned: Scanned,
+        keys_only: bool,
+    ) -> Result<ScanPrinter<'a>> {
         if out.json {
             out.begin_with("records scan", None, &JsonBegin { namespace })?;
         } else if out.is_terminal() && !keys_only {
-            out.line("    record  version       size  key")?;
+            out.line(match scanned {
+                Scanned::Records | Scanned::Keys => "    record  version       size  key",
+                Scanned::Deleted => "    record  version  deleted key",
+            })?;
         }
         Ok(ScanPrinter {
             out,
@@ -70,17 +108,31 @@ impl<'a> ScanPrinter<'a> {
     pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
         self.records += 1;
         if self.out.json {
-            return self.out.item("record", JsonRecord::new(record, self.keys_only));
-        }
-        if self.keys_only {
-            return self.out.line(escape(&record.key));
+            return self.out.item("record", JsonRecord::new(record));
         }
         if !self.out.is_terminal() {
-            return self.out.json(&JsonRecord::new(record, false));
+            return self.out.json(&JsonRecord::new(record));
         }
         let (number, version, size) = (record.number, record.version, size(record.body.len() as u64));
         let key = escape(&record.key);
         self.out.line(format!("{number:>10}  {version:>7} {size:>10}  {key}"))
+    }
+
+    /// Prints a key without its body.
+    pub(crate) fn key(&mut self, state: &KeyState) -> Result<()> {
+        self.records += 1;
+        if self.out.json {
+            return self.out.item("record", JsonRecord::without_body(state));
+        }
+        if self.keys_only {
+            return self.out.line(escape(&state.key));
+        }
+        if !self.out.is_terminal() {
+            return self.out.json(&JsonRecord::without_body(state));
+        }
+        let Version { version, number, .. } = state.latest;
+        self.out
+            .line(format!("{number:>10}  {version:>7}  {}", escape(&state.key)))
     }
 
     pub(crate) fn end(self) -> Result<()> {

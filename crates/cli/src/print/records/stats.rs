@@ -14,6 +14,8 @@ use super::versions_word;
 #[derive(Debug)]
 pub(crate) struct StoreStats {
     pub(crate) found: Statistics,
+    /// Whether each namespace keeps versions although practically no key has a second one.
+    pub(crate) unique_keys: Vec<bool>,
     /// Bytes of all files of the store.
     pub(crate) file_bytes: u64,
 }
@@ -144,6 +146,7 @@ impl From<&Retrievals> for JsonRetrievals {
 struct JsonNamespaceStats<'n> {
     #[serde(flatten)]
     counted: JsonNamespace<'n>,
+    unique_keys: bool,
     deletions: u64,
     whole: JsonAmount,
     deltas: JsonAmount,
@@ -160,13 +163,14 @@ struct JsonNamespaceStats<'n> {
 }
 
 impl<'n> JsonNamespaceStats<'n> {
-    fn new(found: &'n NamespaceStatistics) -> JsonNamespaceStats<'n> {
+    fn new((found, &unique_keys): (&'n NamespaceStatistics, &bool)) -> JsonNamespaceStats<'n> {
         JsonNamespaceStats {
             counted: JsonNamespace {
                 namespace: &found.name,
                 versions: versions_word(found.versions),
                 counts: Counts::of_statistics(found),
             },
+            unique_keys,
             deletions: found.deletions,
             whole: found.whole.into(),
             deltas: found.deltas.into(),
@@ -194,12 +198,21 @@ struct JsonStats<'s> {
 }
 
 pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
-    let StoreStats { found, file_bytes } = stats;
+    let StoreStats {
+        found,
+        unique_keys,
+        file_bytes,
+    } = stats;
     let all = found.namespaces.iter().map(Counts::of_statistics);
     let total = all.fold(Counts::default(), Counts::plus);
     if out.json {
         let body = JsonStats {
-            namespaces: found.namespaces.iter().map(JsonNamespaceStats::new).collect(),
+            namespaces: found
+                .namespaces
+                .iter()
+                .zip(unique_keys)
+                .map(JsonNamespaceStats::new)
+                .collect(),
             total,
             blocks: found.blocks.into(),
             file_bytes: *file_bytes,

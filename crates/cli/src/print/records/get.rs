@@ -1,0 +1,37 @@
+//! Prints `records get` of several records, or as JSON.
+
+use ibid_record::Record;
+use ibid_repo::Result;
+
+use super::super::Out;
+use super::scan::{JsonBegin, JsonEnd, JsonRecord};
+
+/// Prints records as they are read, one JSON object a line.
+pub(crate) struct GetPrinter<'a> {
+    out: &'a mut Out,
+    records: u64,
+}
+
+impl<'a> GetPrinter<'a> {
+    pub(crate) fn begin(out: &'a mut Out, namespace: &str) -> Result<GetPrinter<'a>> {
+        if out.json {
+            out.begin_with("records get", None, &JsonBegin { namespace })?;
+        }
+        Ok(GetPrinter { out, records: 0 })
+    }
+
+    pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
+        self.records += 1;
+        match self.out.json {
+            true => self.out.item("record", JsonRecord::new(record)),
+            false => self.out.json(&JsonRecord::new(record)),
+        }
+    }
+
+    pub(crate) fn end(self) -> Result<()> {
+        match self.out.json {
+            true => self.out.item("end", JsonEnd { records: self.records }),
+            false => Ok(()),
+        }
+    }
+}
