@@ -18,7 +18,10 @@ fn the_picture_of_aging_is_drawn_from_run_files() {
 /// Fails unless the picture in `docs/images` is what these runs give.
 fn check(runs: &[String], picture: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let runs = runs.each_ref().map(|name| root.join("runs").join(name));
+    let runs: Vec<_> = runs
+        .iter()
+        .map(|name| root.join("runs").join(name).display().to_string())
+        .collect();
     let folder = tempfile::tempdir().unwrap();
     let drawn = folder.path().join(picture);
     let status = Command::new(env!("CARGO_BIN_EXE_ibid-bench"))
@@ -32,6 +35,6 @@ fn check(runs: &[String], picture: &str) {
     assert!(
         std::fs::read(&drawn).unwrap() == std::fs::read(committed).unwrap(),
         "draw it anew: ibid-bench charts {} --out docs/images/{picture}",
-        runs.map(|run| run.display().to_string()).join(" ")
+        runs.join(" ")
     );
 }
