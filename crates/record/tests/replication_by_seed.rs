@@ -406,10 +406,12 @@ impl World {
             old.position() + 1,
             "it begins its epoch right after the last entry"
         );
-        let spaces = open_spaces(old.store());
-        let refused = old.store().commit(batch(&spaces, &[self.random.op()]));
+        let refused = match old.store().find_namespace("latest").unwrap() {
+            Some(space) => space.put(b"a", b"").map(drop),
+            None => old.store().namespace("latest", Versions::Latest).map(drop),
+        };
         assert!(matches!(refused, Err(Error::Fenced { .. })), "{refused:?}");
-        drop((spaces, sender));
+        drop(sender);
         let (model, position) = (self.model(), new.position());
         self.models.insert(position, model);
         let old = std::mem::replace(&mut self.primary, replica);
