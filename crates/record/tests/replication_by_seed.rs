@@ -406,10 +406,12 @@ impl World {
             old.position() + 1,
             "it begins its epoch right after the last entry"
         );
-        let spaces = open_spaces(old.store());
-        let refused = old.store().commit(batch(&spaces, &[self.random.op()]));
+        let refused = match old.store().find_namespace("latest").unwrap() {
+            Some(space) => space.put(b"a", b"").map(drop),
+            None => old.store().namespace("latest", Versions::Latest).map(drop),
+        };
         assert!(matches!(refused, Err(Error::Fenced { .. })), "{refused:?}");
-        drop((spaces, sender));
+        drop(sender);
         let (model, position) = (self.model(), new.position());
         self.models.insert(position, model);
         let old = std::mem::replace(&mut self.primary, replica);
@@ -719,9 +721,11 @@ fn take(primary: &Node, replica: &Node, most: u32) -> (u32, Progress) {
     let mut receiver = Receiver::new(replica.store()).unwrap();
     let mut parts = 0;
     loop {
+        let was_copying = replica.is_copying();
         let progress = receiver
             .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
             .unwrap();
+        assert!(!was_copying || progress != Progress::Nothing, "an answer is of no use");
         parts += u32::from(matches!(progress, Progress::Began | Progress::Part | Progress::Whole));
         if parts == most || progress.is_current() {
             return (parts, progress);
@@ -935,6 +939,50 @@ fn a_replica_in_the_middle_of_an_answer_takes_the_rest_of_it() {
         let found = replica.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(found.is_clean(), "{found:?}");
     }
+}
+
+#[test]
+fn a_late_answer_whose_base_was_removed_since_changes_nothing() {
+    let options = Options::default().with_durability(Durability::None);
+    let (primary, replica) = (Node::new(options.with_oplog(true)), Node::new(options));
+    replica.store().follow().unwrap();
+    let pages = primary.store().namespace("latest", Versions::Latest).unwrap();
+    pages.put(b"ibid", &common::noise(2000, 1)).unwrap();
+    // This sender knows the first body, also after it is removed.
+    let mut sender = Sender::new(primary.store()).unwrap();
+    let mut receiver = Receiver::new(replica.store()).unwrap();
+    assert!(
+        receiver
+            .take(&sender.answer(&receiver.ask().unwrap()).unwrap())
+            .unwrap()
+            .is_current()
+    );
+    let before = replica.position();
+    pages
+        .put(b"ibid", &[common::noise(2000, 1), b"2".to_vec()].concat())
+        .unwrap();
+    primary.store().truncate_log(before).unwrap();
+    pages.put(b"idem", b"the same").unwrap();
+    let late = sender.answer(&receiver.ask().unwrap()).unwrap();
+    assert_eq!(sender.traffic().deltas, 1, "it is not a delta that is late");
+    // Another sender brings all but the last entry, and with them the removal of the base.
+    let mut other = Sender::new(primary.store()).unwrap().with_message_bytes(1);
+    for position in before + 1..primary.position() {
+        let taken = receiver.take(&other.answer(&receiver.ask().unwrap()).unwrap()).unwrap();
+        let head = primary.position();
+        assert_eq!(taken, Progress::Entries { position, head });
+    }
+    for _ in 0..3 {
+        assert_eq!(receiver.take(&late).unwrap(), Progress::Nothing);
+    }
+    assert!(
+        receiver
+            .take(&other.answer(&receiver.ask().unwrap()).unwrap())
+            .unwrap()
+            .is_current()
+    );
+    let found = replica.store().verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(found.is_clean(), "{found:?}");
 }
 
 #[test]

@@ -222,10 +222,14 @@ fn only_replicas_with_a_trusted_certificate_follow() {
             (None, tls::Fault::OnlyTls),
         ];
         assert_refused(address, folder, &refused);
-        // A client without TLS is told so, and nothing else.
+        // A client without TLS is told so, and nothing else, even if it sends more after that: a
+        // connection that is closed then would be reset.
         let mut plain = TcpStream::connect(address).unwrap();
-        plain.write_all(&40_u32.to_le_bytes()).unwrap();
-        plain.write_all(&[0; 40]).unwrap();
+        for _ in 0..3 {
+            plain.write_all(&[0; 40]).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        plain.shutdown(std::net::Shutdown::Write).unwrap();
         plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut answer = Vec::new();
         plain.read_to_end(&mut answer).unwrap();

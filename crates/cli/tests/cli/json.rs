@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::replicas::Stores;
 use crate::support::{CHEAP, Home, noise, run};
 use crate::tables::Tables;
 
@@ -237,6 +238,26 @@ fn records_print_what_is_documented() {
         (&found["faults_total"], &found["faults"][0]["table"]),
         (&1.into(), &"records".into())
     );
+}
+
+#[test]
+fn replicas_print_what_is_documented() {
+    let tables = Tables::read(&[DOCUMENT]);
+    let stores = Stores::new();
+    stores.ok("store", &["put", "a"]);
+    let (primary, address) = stores.serve("store", &[]);
+    let replicate = ["replicate", "--once", "--json", "--from", &address];
+    let followed = tables.document("records replicate", &stores.ok("replica", &replicate));
+    assert_eq!((&followed["complete"], &followed["epoch"]), (&true.into(), &1.into()));
+    let promote = ["promote", "--json", "--fence", &address];
+    let promoted = tables.document("records promote", &stores.ok("replica", &promote));
+    assert_eq!(
+        (&promoted["epoch"], &promoted["fenced"]["position"]),
+        (&2.into(), &followed["position"])
+    );
+    assert_eq!(primary.end(), Some(0));
+    let promoted = tables.document("records promote", &stores.ok("replica", &["promote", "--json"]));
+    assert_eq!((&promoted["epoch"], &promoted["fenced"]), (&2.into(), &Value::Null));
 }
 
 #[test]

@@ -574,6 +574,11 @@ fn a_fenced_primary_takes_no_write_and_loses_none() {
         for replica in ["store", "other"] {
             stores.assert_same("replica", replica);
         }
+        // Only a primary can be fenced, and only by a later one.
+        let replica = stores.serve_at(&address, "other", served);
+        let said = stores.fails("replica", &fence, "it is a replica, which writes nothing by itself");
+        assert!(!said.contains("may still take changes"), "{said}");
+        assert_eq!(replica.end(), Some(0));
     }
 }
 

@@ -78,6 +78,8 @@ fn fence_and_promote(store: &Store, args: &PromoteArgs, address: &str) -> Result
             retrying.gave_up().map_err(|failure| failure.after(left()))?;
             Err(Failure::Interrupted(left().into()))
         }
+        // These answers say what the store does.
+        Err(failure @ Failure::Records(Error::Refused(_) | Error::FencedBefore { .. })) if is_primary => Err(failure),
         Err(failure) => Err(failure.after(left())),
     }
 }

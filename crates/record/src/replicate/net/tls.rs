@@ -272,3 +272,52 @@ fn refused(what: &'static str, why: &impl std::fmt::Display) -> Error {
     let found = why.to_string();
     Error::Certificate { what, found }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn why_a_connection_was_ended_is_known_though_it_can_not_be_written_to() {
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let (certificate, key) = (
+            parameters.signed_by(&key, &authority).unwrap().pem(),
+            key.serialize_pem(),
+        );
+        let identity = Identity {
+            certificates: certificate.as_bytes(),
+            key: key.as_bytes(),
+        };
+        let authorities = authority.pem();
+        let server = Server::new(identity, Some(authorities.as_bytes())).unwrap();
+        let client = Client::new(authorities.as_bytes(), "127.0.0.1", None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, never) = (listener.local_addr().unwrap(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let refusing = scope.spawn(|| {
+                let (stream, _) = listener.accept().unwrap();
+                server.accept(stream, "a replica", &never).map(drop)
+            });
+            let stream = TcpStream::connect(address).unwrap();
+            let mut stream = client.connect(stream, "the primary", &never).unwrap();
+            assert!(refusing.join().unwrap().is_err());
+            // The first bytes reach nothing, which the next ones learn.
+            let mut failed = false;
+            for _ in 0..20 {
+                failed |= stream.write(b"a request").and_then(|_| stream.flush()).is_err();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert!(failed, "the connection can be written to");
+            assert_eq!(stream.fault(), Some(Fault::CertificateRequired));
+        });
+    }
+}
