@@ -28,7 +28,7 @@ use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
-    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs,
+    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, Followed, GetArgs, Key, LoadArgs, NAMESPACE,
     NamespaceArgs, NewRecordsArgs, PromoteArgs, PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs,
     ReplicateArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };

@@ -70,6 +70,9 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// The namespace that is used if none is given.
+pub(crate) const NAMESPACE: &str = "records";
+
 /// The options that give the store and the namespace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store and namespace")]
@@ -80,7 +83,7 @@ pub(crate) struct NamespaceArgs {
     #[arg(
         long,
         value_name = "NAME",
-        default_value = "records",
+        default_value = NAMESPACE,
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub(crate) namespace: String,

@@ -874,6 +874,95 @@ fn lines_read_are_stored_while_a_load_waits_for_more() {
     assert_eq!(keys(&scanned(&home, &["--namespace", "piped"])), ["000000", "000001"]);
 }
 
+/// Returns the command in a shell that lets no file grow beyond so many blocks: a write beyond that
+/// fails as on a full disk.
+fn with_files_up_to(blocks: u32, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(command.get_current_dir().unwrap())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited
+}
+
+/// Returns the number after the last occurrence of a text.
+fn number_after(text: &str, words: &str) -> Option<usize> {
+    let rest = text.rsplit_once(words)?.1;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+#[test]
+fn a_load_that_finds_no_space_says_up_to_which_line_records_are_stored() {
+    let home = Home::bare();
+    let lines = 1000;
+    home.write("lines", (1..=lines).map(numbered_line).collect::<String>());
+    let (mut done, mut in_part, mut in_doubt) = (0, 0, 0);
+    // Of 512 bytes, each a sixth more than the one before.
+    let limits: Vec<u32> = (0..12).map(|step| (3000.0 * 1.17_f64.powi(step)) as u32).collect();
+    for (durability, step) in [("sync", 1), ("batched", 4), ("none", 4)] {
+        for &blocks in limits.iter().step_by(step) {
+            let _ = std::fs::remove_dir_all(home.path("store"));
+            // Small batches, so that there are many.
+            let load = ["load", "lines", "--body", "body", "--memory", "4MiB", "--quiet"];
+            let load = records(&home, load.iter().chain(&["--durability", durability]));
+            let ran = run(&mut with_files_up_to(blocks, &load));
+            let case = format!("{durability}, {blocks} blocks: {ran:?}");
+            let found = scanned(&home, &["--in-order"]).len();
+            if ran.code == 0 {
+                assert_eq!(found, lines, "{case}");
+                done += 1;
+                continue;
+            }
+            assert!(ran.code == 1 && !ran.err.contains("panicked"), "{case}");
+            let least = number_after(&ran.err, " stored, up to line ").unwrap_or(0);
+            let most = number_after(&ran.err, "up to line ").unwrap_or(0);
+            assert!(least > 0 || ran.err.contains("nothing was stored"), "{case}");
+            assert!(least <= found && found <= most, "{found} were stored: {case}");
+            if most > least {
+                assert!(ran.err.contains("`ibid records scan --in-order --keys-only`"), "{case}");
+            }
+            in_part += u32::from(0 < least && least < lines);
+            in_doubt += u32::from(most > least);
+            let keys = ok(&home, ["scan", "--in-order", "--keys-only"]);
+            assert_eq!(
+                keys.lines().last(),
+                (found > 0).then(|| format!("{found:06}")).as_deref(),
+                "{case}"
+            );
+        }
+    }
+    assert!(
+        done > 0 && in_part > 0 && in_doubt > 0,
+        "{done} done, {in_part} in part, {in_doubt} in doubt"
+    );
+}
+
+#[test]
+fn a_load_whose_compaction_fails_says_that_its_lines_are_stored() {
+    let home = Home::bare();
+    let body = noise(3000, 1);
+    run_with(&mut records(&home, ["put", "damaged"]), &body);
+    let file = home.path("store/redb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for at in 0..bytes.len() {
+        if bytes[at..].starts_with(&body) {
+            bytes[at] ^= 1;
+        }
+    }
+    std::fs::write(&file, bytes).unwrap();
+    home.write("lines", (1..=3).map(numbered_line).collect::<String>());
+    let said = fails(&home, 1, ["load", "lines", "--compact", "--quiet"]);
+    assert!(
+        said.contains("the store is damaged") && said.contains("3 records are stored, up to line 3"),
+        "{said}"
+    );
+    assert_eq!(ok(&home, ["scan", "--keys-only"]).lines().count(), 4);
+}
+
 #[test]
 fn an_interrupted_load_says_how_far_it_came() {
     let home = Home::bare();

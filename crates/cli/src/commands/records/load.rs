@@ -4,19 +4,19 @@
 //! whenever loading ends, the store has the records of all lines up to some line.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
 use ibid_record::{Batch, Durability, Error, Namespace, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::number::{counted, size};
-use ibid_terminal::{Fields, Line, Lines};
+use ibid_terminal::{Fields, Line, Lines, escape};
 
 use super::compact::{self, left_by};
 use super::unique::FirstKeys;
 use super::{open_or_make, place, size_on_disk};
-use crate::args::{DurabilityName, LoadArgs};
+use crate::args::{DurabilityName, LoadArgs, NAMESPACE};
 use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
@@ -60,31 +60,31 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         bad_total: 0,
         first_keys: FirstKeys::default(),
     };
-    let durability = match args.durability {
-        DurabilityName::Sync => Durability::Sync,
-        DurabilityName::Batched => Durability::Batched(DELAY),
-        DurabilityName::None => Durability::None,
-    };
-    let transferred = loader.transfer(&mut lines, &store, durability);
+    let transferred = loader.transfer(&mut lines, &store, args.durability);
     let duration_ms = started.elapsed().as_millis() as u64;
-    let (ended, committed) = transferred?;
-    ended.into_result(args, committed)?;
+    let (ended, done) = transferred?;
+    ended.into_result(args, done, namespace.name())?;
     let Loader {
         bad,
         bad_total,
         first_keys,
         ..
     } = loader;
-    let unique_keys = first_keys.are_unique(&namespace)?;
     let name = namespace.name().to_owned();
+    // All lines are stored, whatever fails from here on.
+    let stored = done.stored(&name);
+    let failed = |cause: Failure| cause.after(stored.clone());
+    let unique_keys = first_keys
+        .are_unique(&namespace)
+        .map_err(|error| failed(error.into()))?;
     drop(namespace);
     let compacted = if args.compact {
         let path = place(&args.place.store)?;
         watch.go_on_records(context.global.quiet);
-        let work = compact::Work::begin(size_on_disk(path)?);
-        let compacted = work.carry_out(store, path, &watch)?;
+        let work = compact::Work::begin(size_on_disk(path).map_err(failed)?);
+        let compacted = work.carry_out(store, path, &watch).map_err(failed)?;
         if monitor.is_cancelled() {
-            let left = format!("{}; {}", committed.stored(), left_by(&compacted));
+            let left = format!("{stored}; {}", left_by(&compacted));
             return Err(Failure::Interrupted(left.into()));
         }
         Some(compacted)
@@ -94,8 +94,8 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     watch.finish();
     let loaded = Loaded {
         namespace: &name,
-        records: committed.records,
-        bytes: committed.bytes,
+        records: done.synced.records,
+        bytes: done.synced.bytes,
         lines: lines.number,
         bad: &bad,
         bad_total,
@@ -121,8 +121,8 @@ enum Ended {
 
 impl Ended {
     /// Returns why the load failed, with what it stored until then, unless it reached the end.
-    fn into_result(self, args: &LoadArgs, committed: Committed) -> Result<()> {
-        let stored = committed.stored();
+    fn into_result(self, args: &LoadArgs, done: Done, namespace: &str) -> Result<()> {
+        let stored = done.stored(namespace);
         match self {
             Ended::AtTheEnd => Ok(()),
             Ended::Stopped => Err(Failure::Interrupted(stored.into())),
@@ -143,7 +143,7 @@ struct Pending {
     since: Option<Instant>,
     /// Bytes of its keys and bodies.
     bytes_held: usize,
-    committed: Committed,
+    amount: Amount,
 }
 
 impl Pending {
@@ -155,32 +155,58 @@ impl Pending {
     }
 }
 
+/// A part of the input.
 #[derive(Clone, Copy, Default)]
-struct Committed {
+struct Amount {
     records: u64,
     /// Bytes of bodies.
     bytes: u64,
     /// Number of the last line with a record.
     line: u64,
-    /// Whether the last of them may be lost: they were not synced.
-    at_risk: bool,
 }
 
-impl Committed {
+/// How far a load came.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    /// What is on disk for certain.
+    synced: Amount,
+    /// What readers saw.
+    committed: Amount,
+    /// The last line that was to be committed.
+    tried: u64,
+    /// Whether no more is stored than what is on disk for certain.
+    is_certain: bool,
+}
+
+impl Done {
     /// Says how much of the input is stored.
-    fn stored(self) -> String {
-        let Committed { records, line, .. } = self;
-        match records {
+    fn stored(self, namespace: &str) -> String {
+        let Amount { records, line, .. } = self.synced;
+        let certain = match records {
             0 => "nothing was stored".to_owned(),
-            _ if self.at_risk => {
-                let records = counted(records, "record was", "records were");
-                format!("{records} committed, up to line {line}, and the last of them may be lost")
-            }
-            _ => {
+            records => {
                 let records = counted(records, "record is", "records are");
                 format!("{records} stored, up to line {line}")
             }
+        };
+        if self.is_certain || self.tried <= line {
+            return certain;
         }
+        let perhaps = match records {
+            0 => format!(
+                "perhaps nothing was stored, perhaps the records up to line {}",
+                self.tried
+            ),
+            _ => format!("{certain}, and perhaps those up to line {}", self.tried),
+        };
+        let namespace = match namespace {
+            NAMESPACE => String::new(),
+            other => format!(" --namespace {}", escape(other.as_bytes())),
+        };
+        format!(
+            "{perhaps}. Once the store opens again, the last key of `ibid records scan --in-order --keys-only\
+             {namespace}` is that of the last line that is stored"
+        )
     }
 }
 
@@ -199,16 +225,23 @@ struct Loader<'l> {
 
 impl Loader<'_> {
     /// Loads all lines, unless an error or the user stops it.
-    fn transfer(&mut self, lines: &mut Lines, store: &Store, durability: Durability) -> Result<(Ended, Committed)> {
+    fn transfer(&mut self, lines: &mut Lines, store: &Store, durability: DurabilityName) -> Result<(Ended, Done)> {
         let monitor = self.monitor;
         std::thread::scope(|scope| {
             let (batches, received) = sync_channel(1);
             let committer = std::thread::Builder::new();
-            let committer = committer.spawn_scoped(scope, move || commit(store, received, durability, monitor));
+            let work = Committer {
+                store,
+                durability,
+                monitor,
+                done: Done::default(),
+                unsynced_since: None,
+            };
+            let committer = committer.spawn_scoped(scope, move || work.run(received));
             let committer = committer.map_err(|source| ibid_repo::Error::Threads { source })?;
             let ended = self.load(lines, batches);
-            let committed = committer.join();
-            let (committed, failed) = committed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let worked = committer.join();
+            let (done, failed) = worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let failed = match (failed, &ended) {
                 // The encoder works in the background, and ends with the program.
                 (Ok(()), Ended::AtTheEnd) => store.finish_encoding(),
@@ -216,7 +249,7 @@ impl Loader<'_> {
             };
             Ok((
                 failed.map_or_else(|error| Ended::Failed(error.into()), |()| ended),
-                committed,
+                done,
             ))
         })
     }
@@ -254,7 +287,7 @@ impl Loader<'_> {
                 )),
             };
             match taken {
-                Ok(true) => self.pending.committed.line = lines.number,
+                Ok(true) => self.pending.amount.line = lines.number,
                 Ok(false) => {}
                 Err(problem) => {
                     let bad = BadLine {
@@ -292,14 +325,14 @@ impl Loader<'_> {
             batch,
             since,
             bytes_held,
-            committed,
+            amount,
         } = &mut self.pending;
         batch.put(self.namespace, &key, &body);
         self.first_keys.note(self.namespace, &key);
         since.get_or_insert_with(Instant::now);
         *bytes_held += key.len() + body.len();
-        committed.records += 1;
-        committed.bytes += body.len() as u64;
+        amount.records += 1;
+        amount.bytes += body.len() as u64;
         Ok(true)
     }
 
@@ -316,30 +349,74 @@ pub(super) fn within(what: &str, found: usize, max: usize) -> Result<(), String>
     }
 }
 
-/// Commits batches as they arrive, and syncs at the end. Returns what was committed, and whether all
-/// went well.
-fn commit(
-    store: &Store,
-    batches: Receiver<Pending>,
-    durability: Durability,
-    monitor: &Monitor,
-) -> (Committed, Result<(), Error>) {
-    let mut all = Committed::default();
-    let commit_all = || {
-        for Pending { batch, committed, .. } in batches {
-            if batch.is_empty() {
-                continue;
+/// Commits batches as they arrive, and syncs when it is due and at the end.
+struct Committer<'c> {
+    store: &'c Store,
+    durability: DurabilityName,
+    monitor: &'c Monitor,
+    done: Done,
+    /// Since when there are commits that are not synced.
+    unsynced_since: Option<Instant>,
+}
+
+impl Committer<'_> {
+    /// Returns how far it came, and whether all went well.
+    fn run(mut self, batches: Receiver<Pending>) -> (Done, Result<(), Error>) {
+        let committed = self.commit_all(batches);
+        let synced = self.sync();
+        // If a batch failed and the store still works, nothing of the batch is in it.
+        self.done.is_certain = synced.is_ok();
+        (self.done, committed.and(synced))
+    }
+
+    fn commit_all(&mut self, batches: Receiver<Pending>) -> Result<(), Error> {
+        loop {
+            let due = self
+                .unsynced_since
+                .filter(|_| self.durability == DurabilityName::Batched);
+            let received = match due {
+                None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(since) => batches.recv_timeout(DELAY.saturating_sub(since.elapsed())),
+            };
+            match received {
+                Ok(pending) => self.commit(pending, due)?,
+                Err(RecvTimeoutError::Timeout) => self.sync()?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            store.commit_with(batch, durability)?;
-            all.records += committed.records;
-            all.bytes += committed.bytes;
-            all.line = committed.line;
-            monitor.counters.files.store(all.records, Relaxed);
+        }
+    }
+
+    fn commit(&mut self, pending: Pending, due: Option<Instant>) -> Result<(), Error> {
+        let Pending { batch, amount, .. } = pending;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let is_due = due.is_some_and(|since| since.elapsed() >= DELAY);
+        let is_synced = is_due || self.durability == DurabilityName::Sync;
+        self.done.tried = amount.line;
+        let durability = if is_synced { Durability::Sync } else { Durability::None };
+        self.store.commit_with(batch, durability)?;
+        let committed = &mut self.done.committed;
+        committed.records += amount.records;
+        committed.bytes += amount.bytes;
+        committed.line = amount.line;
+        self.monitor.counters.files.store(committed.records, Relaxed);
+        if is_synced {
+            self.note_sync();
+        } else {
+            self.unsynced_since.get_or_insert_with(Instant::now);
         }
         Ok(())
-    };
-    let committed = commit_all();
-    let synced = store.sync();
-    all.at_risk = synced.is_err() && !matches!(durability, Durability::Sync);
-    (all, committed.and(synced))
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.store.sync()?;
+        self.note_sync();
+        Ok(())
+    }
+
+    fn note_sync(&mut self) {
+        self.done.synced = self.done.committed;
+        self.unsynced_since = None;
+    }
 }
