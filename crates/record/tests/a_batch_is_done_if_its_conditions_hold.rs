@@ -245,7 +245,7 @@ fn with_pages() -> (tempfile::TempDir, Store, Namespace) {
     (folder, store, pages)
 }
 
-/// Threads read a counter and store the next value if nobody has stored another meanwhile.
+/// Threads read a counter and store the next value if no other thread has stored one meanwhile.
 #[test]
 fn no_change_of_another_is_overwritten() {
     const THREADS: u64 = 4;

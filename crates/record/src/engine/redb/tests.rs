@@ -230,3 +230,13 @@ fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
         assert_eq!(Redb::give_up_lost_commits(&path).unwrap(), LostCommits::None);
     }
 }
+
+#[test]
+fn a_large_commit_leaves_no_long_log() {
+    let (file, log) = (Copied::default(), Copied::default());
+    let engine = Redb::open_on(file.clone(), log.clone(), Path::new("large"), 0).unwrap();
+    let body = vec![7; 40 << 20];
+    let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Records, b"a", &body);
+    engine.write(Commit::Synced, &mut put).unwrap();
+    assert_eq!(log.copy().len(), 1024);
+}
