@@ -234,8 +234,8 @@ impl CommitLog {
         self.failure.insert(failure).clone()
     }
 
-    /// Begins anew, since redb's file has all commits. `gives_back` gives the disk back what they took; what a large one
-    /// took is given back in any case.
+    /// Begins anew, since redb's file has all commits. `gives_back` gives the disk back what they took; what a large
+    /// one took is given back in any case.
     pub(super) fn begin_anew(&mut self, gives_back: bool) -> Result<(), EngineError> {
         (self.end, self.changes, self.synced) = (COMMIT_LOG_COMMITS_AT, 0, self.last);
         let is_large = self.length > 2 * LONG_BYTES;
