@@ -187,11 +187,11 @@ pub(crate) struct LoadArgs {
 /// The state that a key must be in.
 #[derive(Debug, Args)]
 pub(crate) struct ConditionArgs {
-    /// Only if N is the latest version of the key: 0 for none, `deleted` for a deletion; otherwise the
+    /// Require that N is the latest version of the key: 0 for none, `deleted` for a deletion; otherwise the
     /// exit code is 7
     #[arg(long, value_name = "N", value_parser = value::record_condition)]
     if_version: Option<Condition>,
-    /// Only if the latest version of the key is the record with this number
+    /// Require that the latest version of the key is the record with this number
     #[arg(
         long,
         value_name = "NUMBER",
@@ -646,7 +646,7 @@ pub(crate) struct PromoteArgs {
     /// End the writing of the primary served at HOST:PORT first, and take all that it has
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) fence: Option<Followed>,
-    /// Promote even if another store may have been promoted
+    /// Turn it into the primary even if another store may have been promoted
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
