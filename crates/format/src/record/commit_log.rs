@@ -13,7 +13,7 @@ pub type CommitLogId = [u8; COMMIT_LOG_ID_BYTES];
 const MAGIC: [u8; 8] = *b"ibidwal\x01";
 const MARK: [u8; 4] = *b"ibcm";
 const CHECK_BYTES: usize = 8;
-type Check = [u8; CHECK_BYTES];
+pub(super) type Check = [u8; CHECK_BYTES];
 
 /// Length of the header, bytes.
 pub const COMMIT_LOG_HEADER_BYTES: usize = MAGIC.len() + COMMIT_LOG_ID_BYTES + CHECK_BYTES;
@@ -205,7 +205,7 @@ fn first_bytes(hash: &blake3::Hash) -> Check {
     *hash.as_bytes().first_chunk().expect("a hash is longer")
 }
 
-fn check_of(parts: &[&[u8]]) -> Check {
+pub(super) fn check_of(parts: &[&[u8]]) -> Check {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher.update(part);
@@ -214,7 +214,7 @@ fn check_of(parts: &[&[u8]]) -> Check {
 }
 
 /// Compares a checksum with the next bytes.
-fn checked(field: &'static str, computed: &Check, reader: &mut Reader<'_>) -> Result<(), Error> {
+pub(super) fn checked(field: &'static str, computed: &Check, reader: &mut Reader<'_>) -> Result<(), Error> {
     let stated = reader.array::<CHECK_BYTES>(field)?;
     if stated != *computed {
         let (expected, found) = (u64::from_be_bytes(*computed), u64::from_be_bytes(stated));

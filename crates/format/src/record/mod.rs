@@ -25,6 +25,7 @@ mod part;
 mod places;
 mod references;
 mod sealed;
+mod segment;
 mod versions;
 
 pub use block::{
@@ -53,6 +54,7 @@ pub use part::{
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use sealed::{open_value, seal_value};
+pub use segment::{LogStart, SegmentEntry, StoredValue, ValuePlace};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
 use crate::Error;

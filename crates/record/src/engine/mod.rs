@@ -19,7 +19,7 @@ pub use error::EngineError;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
-pub use self::redb::{LostCommits, Redb, StorageBackend};
+pub use self::redb::{LostCommits, Redb, SegmentFiles, StorageBackend};
 pub use self::sealed::Sealed;
 
 /// The tables of a store, which `docs/format/records.md` describes.
@@ -120,13 +120,44 @@ pub enum Direction {
 /// Is called with each key and value of a range until it breaks.
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
+/// Is called with each key of a range until it breaks.
+pub type EachKey<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+
+/// Is called with the bytes that were moved since its last call, and may end the work.
+pub type Pause<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
+
 /// Reads from a snapshot or within a transaction.
+///
+/// Of a record or a block that is damaged or lost, an engine may show anything, also an empty value: the store's
+/// checksums find it. So one damaged value is in the way of no other.
 pub trait Read {
     /// Shows the value of a key to `found`, and returns whether there is one.
     ///
     /// # Errors
     /// [`EngineError`] if the engine cannot read.
     fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
+
+    /// Returns whether there is a value of a key, without reading it.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
+        self.get(table, key, &mut |_| {})
+    }
+
+    /// Shows the keys of a range to `each`, as [`range`](Self::range) does, without reading their values.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
+    fn keys(
+        &self,
+        table: Table,
+        range: KeyRange<'_>,
+        direction: Direction,
+        each: EachKey<'_>,
+    ) -> Result<(), EngineError> {
+        self.range(table, range, direction, &mut |key, _| each(key))
+    }
 
     /// Shows the keys and values of a range to `each`, in the order of the keys' bytes or its
     /// reverse.
@@ -188,6 +219,16 @@ pub trait Engine: Send + Sync {
     /// [`EngineError`] if the engine cannot write.
     fn sync(&self) -> Result<(), EngineError>;
 
+    /// Returns unused disk space, if there is much of it or if `thorough`, in small commits of its own. Calls `pause`
+    /// after each. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
+    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
+        let _ = (thorough, pause);
+        Ok(())
+    }
+
     /// Returns unused disk space, as far as open snapshots allow, and syncs. Reads and writes may
     /// have to wait meanwhile.
     ///
@@ -226,6 +267,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn sync(&self) -> Result<(), EngineError> {
         (**self).sync()
+    }
+
+    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
+        (**self).reclaim(thorough, pause)
     }
 
     fn compact(&self) -> Result<(), EngineError> {

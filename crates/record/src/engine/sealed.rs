@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use ibid_format::Keys;
 use ibid_format::record::{open_value, seal_value};
 
-use super::{Commit, Direction, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table, Transaction, Work};
+use super::{
+    Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Transaction,
+    Work,
+};
 
 /// An [`Engine`] that seals every value before it stores it in another engine: without the key no
 /// value can be read, or changed unnoticed.
@@ -123,6 +126,10 @@ impl<E: Engine> Engine for Sealed<E> {
         self.engine.sync()
     }
 
+    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
+        self.engine.reclaim(thorough, pause)
+    }
+
     fn compact(&self) -> Result<(), EngineError> {
         self.engine.compact()
     }
@@ -159,6 +166,20 @@ impl Read for SealedSnapshot {
     ) -> Result<(), EngineError> {
         self.sealer().range(&*self.snapshot, table, range, direction, each)
     }
+
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
+        self.snapshot.contains(table, key)
+    }
+
+    fn keys(
+        &self,
+        table: Table,
+        range: KeyRange<'_>,
+        direction: Direction,
+        each: EachKey<'_>,
+    ) -> Result<(), EngineError> {
+        self.snapshot.keys(table, range, direction, each)
+    }
 }
 
 struct SealedTransaction<'t> {
@@ -179,6 +200,20 @@ impl Read for SealedTransaction<'_> {
         each: EachPair<'_>,
     ) -> Result<(), EngineError> {
         self.sealer.range(&*self.transaction, table, range, direction, each)
+    }
+
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
+        self.transaction.contains(table, key)
+    }
+
+    fn keys(
+        &self,
+        table: Table,
+        range: KeyRange<'_>,
+        direction: Direction,
+        each: EachKey<'_>,
+    ) -> Result<(), EngineError> {
+        self.transaction.keys(table, range, direction, each)
     }
 }
 

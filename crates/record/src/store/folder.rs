@@ -16,8 +16,8 @@ use crate::error::{Damage, Error};
 
 /// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
-/// redb's log of commits.
-const REDB_LOG: &str = "redb.log";
+/// The segments of redb's log of commits, and the log that earlier versions wrote.
+const REDB_LOGS: [&str; 2] = ["redb.segments", "redb.log"];
 /// How names begin of files that are to become redb's.
 const REDB_NEW: &[u8] = b"redb.new.";
 /// The file with the key of an encrypted store, which the password opens.
@@ -42,7 +42,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     };
     let failed = |source| io("open", path, source);
     fs::create_dir_all(path).map_err(failed)?;
-    let (mut new, mut encrypted, mut has_log) = (true, false, false);
+    let (mut new, mut encrypted, mut has_log) = (true, false, None);
     let mut unfinished = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
             }
             None if name == KEY => encrypted = true,
             None if name == KEY_NEW => {}
-            None if name == REDB_LOG => has_log = true,
+            None if REDB_LOGS.iter().any(|log| name == *log) => has_log = Some(name),
             None if name.as_encoded_bytes().starts_with(REDB_NEW) => unfinished.push(path.join(name)),
             None => {
                 let found = format!("{} is in it", name.display());
@@ -63,9 +63,9 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
             }
         }
     }
-    if has_log && new {
+    if let Some(log) = has_log.filter(|_| new) {
         // It is made after the file that it belongs to.
-        let found = format!("{REDB_LOG} is in it, but not the file redb that it belongs to");
+        let found = format!("{} is in it, but not the file redb that it belongs to", log.display());
         let path = path.to_owned();
         return Err(Error::NotAStore { path, found });
     }

@@ -1,15 +1,26 @@
 //! A disk in memory.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use ibid_record::engine::{Redb, StorageBackend};
+use ibid_record::engine::{Redb, SegmentFiles, StorageBackend};
 
-/// Two files on a disk that loses unsynced writes, or a part of them, at a power failure: the engine's, and its log of
-/// commits.
+/// The file of an engine, and the segments of its log, on a disk that loses unsynced writes, or a part of them, at a
+/// power failure.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<[Content; 2]>>);
+pub(crate) struct Disk(Arc<Mutex<Files>>);
+
+#[derive(Debug, Clone, Default)]
+struct Files {
+    engine: Arc<File>,
+    segments: BTreeMap<u64, Arc<File>>,
+}
+
+/// A file, which can be read even after it was removed.
+#[derive(Debug, Default)]
+struct File(Mutex<Content>);
 
 #[derive(Debug, Clone, Default)]
 struct Content {
@@ -60,40 +71,80 @@ impl Content {
     }
 }
 
+impl File {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap()
+    }
+}
+
 impl Disk {
-    /// Returns the disk as it is after the process was killed: the operating system still writes all.
-    pub(crate) fn after_a_kill(&self) -> Disk {
-        let files = self.0.lock().unwrap().clone();
-        Disk(Arc::new(Mutex::new(files)))
+    /// Returns a disk with what `change` makes of each file. No file is written meanwhile.
+    fn copy(&self, mut change: impl FnMut(&Content) -> Content) -> Disk {
+        let files = self.0.lock().unwrap();
+        let files_now: Vec<&Arc<File>> = [&files.engine].into_iter().chain(files.segments.values()).collect();
+        let contents: Vec<_> = files_now.iter().map(|file| file.content()).collect();
+        let mut copies = contents
+            .iter()
+            .map(|content| Arc::new(File(Mutex::new(change(content)))));
+        let engine = copies.next().unwrap();
+        let segments = files.segments.keys().copied().zip(copies).collect();
+        Disk(Arc::new(Mutex::new(Files { engine, segments })))
     }
 
-    /// Returns the disk as it is after a power failure, which both files meet at the same moment. `below` returns
+    /// Returns the disk as it is after the process was killed: the operating system still writes all.
+    pub(crate) fn after_a_kill(&self) -> Disk {
+        self.copy(Content::clone)
+    }
+
+    /// Returns the disk as it is after a power failure, which all files meet at the same moment. `below` returns
     /// random numbers below its argument.
     pub(crate) fn after_power_failure(&self, below: &mut dyn FnMut(u64) -> u64) -> Disk {
+        self.copy(|content| content.after_power_failure(below))
+    }
+
+    /// Returns the length of all files, bytes.
+    #[allow(dead_code, reason = "not every test asks for it")]
+    pub(crate) fn bytes(&self) -> usize {
         let files = self.0.lock().unwrap();
-        let files = files.each_ref().map(|file| file.after_power_failure(below));
-        Disk(Arc::new(Mutex::new(files)))
+        let all = [&files.engine].into_iter().chain(files.segments.values());
+        all.map(|file| file.content().now.len()).sum()
     }
 
     pub(crate) fn engine(&self, cache_bytes: usize) -> Redb {
-        let [file, log] = [0, 1].map(|which| DiskFile {
-            disk: self.clone(),
-            which,
-        });
-        Redb::open_on(file, log, Path::new("disk"), cache_bytes).unwrap()
+        let file = DiskFile(self.0.lock().unwrap().engine.clone());
+        Redb::open_on(file, self.clone(), Path::new("disk"), cache_bytes).unwrap()
+    }
+}
+
+impl SegmentFiles for Disk {
+    fn create(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
+        let file: Arc<File> = Arc::default();
+        self.0.lock().unwrap().segments.insert(number, file.clone());
+        Ok(Arc::new(DiskFile(file)))
+    }
+
+    fn open(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
+        let file = self.0.lock().unwrap().segments.get(&number).cloned();
+        Ok(Arc::new(DiskFile(file.ok_or(io::ErrorKind::NotFound)?)))
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.0.lock().unwrap().segments.remove(&number);
+        Ok(())
+    }
+
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        Ok(self.0.lock().unwrap().segments.keys().copied().collect())
     }
 }
 
 /// A file of the disk.
 #[derive(Debug)]
-struct DiskFile {
-    disk: Disk,
-    which: usize,
-}
+struct DiskFile(Arc<File>);
 
 impl DiskFile {
     fn with<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
-        work(&mut self.disk.0.lock().unwrap()[self.which])
+        work(&mut self.0.content())
     }
 }
 

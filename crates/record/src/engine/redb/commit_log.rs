@@ -2,21 +2,23 @@
 //!
 //! A commit is on disk as soon as the log is synced: one write at the end of a file that is there already, instead of
 //! all pages on the way to what changed. And the state of redb's file at its last sync is always one that opens at
-//! once, since only some commits have to pay for that.
+//! once, since only some commits have to pay for that. Large values are written here only: redb has their places.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ibid_format::record::{
     COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES, COMMIT_LOG_NOTE_AT,
-    COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead, CommitLogId, commit_log_header, commit_log_id,
-    commit_log_note, synced_by_note,
+    COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead, CommitLogId, LogStart, commit_log_header,
+    commit_log_id, commit_log_note, synced_by_note,
 };
 use redb::StorageBackend;
 
 use crate::engine::{EngineError, Table};
 
-/// The log is long once its commits take so many bytes, unless [`CommitLog::set_long`] was called.
-const LONG_BYTES: u64 = 16 << 20;
+/// The log is long once the commits since the last checkpoint take so many bytes, unless [`CommitLog::set_long`] was
+/// called.
+const LONG_BYTES: u64 = 32 << 20;
 /// The log is long once it has so many changes. To repeat one takes a few microseconds.
 const LONG_CHANGES: u64 = 20_000;
 /// By how much the file grows, bytes.
@@ -31,13 +33,17 @@ const CHECK: u64 = COMMIT_CHECK_BYTES as u64;
 /// What to do if a log is damaged or missing.
 pub(super) const GIVE_UP: &str = "`ibid records repair` gives up the commits that only the log had";
 
-/// The log, open for writing.
+/// The log, open for writing in one of its segments.
 pub(super) struct CommitLog {
-    file: Box<dyn StorageBackend>,
+    file: Arc<dyn StorageBackend>,
     path: PathBuf,
     id: CommitLogId,
+    /// The number of the segment.
+    segment: u64,
     /// Length of the file, bytes.
     length: u64,
+    /// Where the first commit begins that redb's file does not have.
+    begin: u64,
     /// Where the next commit goes.
     end: u64,
     /// The last commit.
@@ -46,6 +52,10 @@ pub(super) struct CommitLog {
     synced: u64,
     /// Changes since the last checkpoint.
     changes: u64,
+    /// Whether values were placed in the segment since it was synced.
+    has_unsynced_values: bool,
+    /// Whether there are commits behind its end.
+    stale: bool,
     /// From how many bytes of commits on it is long.
     long_bytes: u64,
     /// What the next commit collects its changes in.
@@ -70,14 +80,19 @@ impl Found {
 }
 
 impl CommitLog {
-    /// Makes an empty log of an engine that has all commits up to `done`.
+    /// Makes an empty segment for the log of an engine that has all commits up to `done`.
     pub(super) fn create(
-        file: Box<dyn StorageBackend>,
+        file: Arc<dyn StorageBackend>,
         path: &Path,
+        segment: u64,
         id: CommitLogId,
         done: u64,
     ) -> Result<Self, EngineError> {
-        let mut log = CommitLog::new(file, path, id, done);
+        let start = LogStart {
+            segment,
+            offset: COMMIT_LOG_COMMITS_AT,
+        };
+        let mut log = CommitLog::new(file, path, start, id, done);
         log.check_io("write to", |log| {
             log.file.set_len(0)?;
             log.file.set_len(COMMIT_LOG_COMMITS_AT)?;
@@ -88,19 +103,21 @@ impl CommitLog {
         Ok(log)
     }
 
-    /// Opens the log of an engine that has all commits up to `done`. [`repeat`](Self::repeat) has to come next.
+    /// Opens the log of an engine that has all commits up to `done`, which end at `start`. [`repeat`](Self::repeat) has
+    /// to come next.
     pub(super) fn open(
-        file: Box<dyn StorageBackend>,
+        file: Arc<dyn StorageBackend>,
         path: &Path,
+        start: LogStart,
         id: CommitLogId,
         done: u64,
     ) -> Result<Self, EngineError> {
-        let mut log = CommitLog::new(file, path, id, done);
+        let mut log = CommitLog::new(file, path, start, id, done);
         log.length = log.check_io("read", |log| log.file.len())?;
-        if log.length < COMMIT_LOG_COMMITS_AT {
+        if log.length < start.offset {
             return Err(log.damaged(format!(
-                "at least {COMMIT_LOG_COMMITS_AT} bytes expected, found {}",
-                log.length
+                "at least {} bytes expected, found {}",
+                start.offset, log.length
             )));
         }
         let mut header = [0; COMMIT_LOG_HEADER_BYTES];
@@ -112,33 +129,37 @@ impl CommitLog {
         Ok(log)
     }
 
-    fn new(file: Box<dyn StorageBackend>, path: &Path, id: CommitLogId, done: u64) -> Self {
+    fn new(file: Arc<dyn StorageBackend>, path: &Path, start: LogStart, id: CommitLogId, done: u64) -> Self {
         CommitLog {
             file,
             path: path.to_owned(),
             id,
+            segment: start.segment,
             length: 0,
-            end: COMMIT_LOG_COMMITS_AT,
+            begin: start.offset,
+            end: start.offset,
             last: done,
             synced: done,
             changes: 0,
+            has_unsynced_values: false,
+            stale: false,
             long_bytes: LONG_BYTES,
             buffer: Vec::new(),
             failure: None,
         }
     }
 
-    /// Shows the changes of all commits that the engine does not have, and returns what there is. The next commit
-    /// follows the last of them.
+    /// Shows the changes of all commits that the engine does not have, each with the place of its value in the file, and
+    /// returns what there is. The next commit follows the last of them.
     pub(super) fn repeat(
         &mut self,
-        each: &mut dyn FnMut(Table, &CommitChange<'_>) -> Result<(), EngineError>,
+        each: &mut dyn FnMut(Table, &CommitChange<'_>, u64) -> Result<(), EngineError>,
     ) -> Result<Found, EngineError> {
         let done = self.last;
         let mut note = [0; COMMIT_LOG_NOTE_BYTES];
         self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
         let noted = synced_by_note(&self.id, &note).unwrap_or(0);
-        let (mut at, mut before, mut repeated) = (COMMIT_LOG_COMMITS_AT, None, 0);
+        let (mut at, mut before, mut repeated) = (self.begin, None, 0);
         let mut window = Window::default();
         while let Some((head, changes)) = self.commit(&mut window, at)? {
             // The first may be one that the engine has, if the log was to begin anew.
@@ -150,7 +171,10 @@ impl CommitLog {
                     let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
                     let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
                     repeated += 1;
-                    each(table, &change).map_err(Problem::Engine)
+                    let within = change
+                        .value
+                        .map_or(0, |value| value.as_ptr().addr() - changes.as_ptr().addr());
+                    each(table, &change, at + HEAD + within as u64).map_err(Problem::Engine)
                 })
                 .map_err(|problem| match problem {
                     Problem::Found(found) => self.damaged(format!("commit {}: {found}", head.number)),
@@ -161,12 +185,36 @@ impl CommitLog {
             at += HEAD + head.length + CHECK;
         }
         let last = before.map_or(done, |before| done.max(before));
-        let synced = done.max(noted).max(self.synced_by_rest(at)?);
+        let rest = self.rest(at)?;
+        let synced = done.max(noted).max(rest.synced);
         if repeated > 0 {
             // What was found is perhaps not on disk, if only the process was stopped.
             (self.end, self.last, self.synced, self.changes) = (at, last, synced.min(last), repeated);
+            self.has_unsynced_values = true;
         }
+        self.stale = rest.last > last;
         Ok(Found { last, synced })
+    }
+
+    /// Cuts off commits of which an earlier one did not reach the disk. Otherwise one of them could come after a new
+    /// commit some day, as if it had followed that.
+    pub(super) fn cut_off_rest(&mut self) -> Result<(), EngineError> {
+        if !std::mem::take(&mut self.stale) {
+            return Ok(());
+        }
+        self.check_io("shorten", |log| {
+            log.file.set_len(log.end)?;
+            log.file.sync_data()
+        })?;
+        self.length = self.end;
+        Ok(())
+    }
+
+    /// Returns whether a segment of the log has a commit.
+    pub(super) fn has_commits_at_its_beginning(file: &dyn StorageBackend, id: &CommitLogId) -> bool {
+        let mut head = [0; COMMIT_HEAD_BYTES];
+        let read = file.read(COMMIT_LOG_COMMITS_AT, &mut head);
+        read.is_ok() && CommitHead::decode(id, &head).is_ok()
     }
 
     /// What names the log.
@@ -179,9 +227,19 @@ impl CommitLog {
         self.last
     }
 
+    /// The number of the segment that it is in.
+    pub(super) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// Length of what is written in the segment, bytes.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Whether there are commits after the last checkpoint.
     pub(super) fn has_commits(&self) -> bool {
-        self.end > COMMIT_LOG_COMMITS_AT
+        self.end > self.begin
     }
 
     /// Sets from how many bytes of commits on it is long.
@@ -191,7 +249,7 @@ impl CommitLog {
 
     /// Whether it is time for a checkpoint.
     pub(super) fn is_long(&self) -> bool {
-        self.end - COMMIT_LOG_COMMITS_AT >= self.long_bytes || self.changes >= LONG_CHANGES
+        self.end - self.begin >= self.long_bytes || self.changes >= LONG_CHANGES
     }
 
     /// Returns why nothing more may be written, if so.
@@ -209,6 +267,7 @@ impl CommitLog {
             buffer,
             hasher: CommitHasher::new(),
             changes: 0,
+            has_values: false,
             log: self,
         })
     }
@@ -222,11 +281,19 @@ impl CommitLog {
         if let Err(failure) = self.check_io("sync", |log| log.file.sync_data()) {
             return Err(self.fail(failure));
         }
-        self.synced = self.last;
+        (self.synced, self.has_unsynced_values) = (self.last, false);
         let note = commit_log_note(&self.id, self.synced);
         // It only helps to notice damage.
         let _ = self.file.write(COMMIT_LOG_NOTE_AT, &note);
         Ok(())
+    }
+
+    /// Makes the values of all commits survive a crash, so that redb's file may have their places.
+    pub(super) fn sync_values(&mut self) -> Result<(), EngineError> {
+        match self.has_unsynced_values {
+            true => self.sync(),
+            false => self.check_usable(),
+        }
     }
 
     /// Writes nothing more, since redb does not have what is in the log. Returns the reason.
@@ -234,16 +301,44 @@ impl CommitLog {
         self.failure.insert(failure).clone()
     }
 
-    /// Begins anew, since redb's file has all commits. `gives_back` gives the disk back what they took; what a large
-    /// one took is given back in any case.
-    pub(super) fn begin_anew(&mut self, gives_back: bool) -> Result<(), EngineError> {
-        (self.end, self.changes, self.synced) = (COMMIT_LOG_COMMITS_AT, 0, self.last);
-        let is_large = self.length > 2 * LONG_BYTES;
-        if (gives_back || is_large) && self.length > COMMIT_LOG_COMMITS_AT {
-            self.check_io("shorten", |log| log.file.set_len(COMMIT_LOG_COMMITS_AT))?;
-            self.length = COMMIT_LOG_COMMITS_AT;
+    /// Returns where the next commit will be once redb's file has all: behind the others, or where the first was if
+    /// nothing in the segment `is_used`.
+    pub(super) fn next_start(&self, is_used: bool) -> LogStart {
+        LogStart {
+            segment: self.segment,
+            offset: if is_used { self.end } else { COMMIT_LOG_COMMITS_AT },
+        }
+    }
+
+    /// Continues at `start` in this segment, since redb's file has all commits. `gives_back` gives the disk back what is
+    /// not used; what a large commit took is given back in any case.
+    pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
+        (self.begin, self.end) = (start.offset, start.offset);
+        (self.changes, self.synced, self.has_unsynced_values) = (0, self.last, false);
+        let is_large = self.length - self.end > 2 * LONG_BYTES;
+        if gives_back || is_large {
+            self.give_back()?;
         }
         Ok(())
+    }
+
+    /// Gives the disk back what is not used at the end of the file.
+    pub(super) fn give_back(&mut self) -> Result<(), EngineError> {
+        if self.length > self.end {
+            self.check_io("shorten", |log| log.file.set_len(log.end))?;
+            self.length = self.end;
+        }
+        Ok(())
+    }
+
+    /// Continues in an empty segment, since redb's file has all commits.
+    pub(super) fn continue_in(&mut self, next: CommitLog) {
+        let (long_bytes, buffer) = (self.long_bytes, std::mem::take(&mut self.buffer));
+        *self = CommitLog {
+            long_bytes,
+            buffer,
+            ..next
+        };
     }
 
     /// Returns the head and the changes of the commit at a place; [`None`] if there is no whole one.
@@ -269,22 +364,23 @@ impl CommitLog {
         Ok((hasher.finish(&encoded) == check).then_some((head, changes)))
     }
 
-    /// Returns the last commit that was synced, as the heads behind `from` say; 0 if there are none.
-    fn synced_by_rest(&self, from: u64) -> Result<u64, EngineError> {
-        let (mut synced, mut at) = (0, from);
+    /// Returns what the heads behind `from` say.
+    fn rest(&self, from: u64) -> Result<Rest, EngineError> {
+        let (mut rest, mut at) = (Rest::default(), from);
         let mut buffer = vec![0; BUFFER];
         while at + HEAD <= self.length {
             let part = &mut buffer[..(self.length - at).min(BUFFER as u64) as usize];
             self.read(at, part)?;
             let mut place = 0;
             while let Some((found, head)) = CommitHead::find(&self.id, part, place) {
-                synced = synced.max(head.synced);
+                rest.synced = rest.synced.max(head.synced);
+                rest.last = rest.last.max(head.number);
                 place = found + 1;
             }
             // A head may begin in one part and end in the next.
             at += (part.len() as u64 + 1).saturating_sub(HEAD).max(1);
         }
-        Ok(synced)
+        Ok(rest)
     }
 
     /// Writes where the file may have to grow.
@@ -317,6 +413,15 @@ impl CommitLog {
             found: format!("{found}. {GIVE_UP}"),
         }
     }
+}
+
+/// What the heads behind the last whole commit say.
+#[derive(Default)]
+struct Rest {
+    /// The last commit that was synced; 0 if there are none.
+    synced: u64,
+    /// The last commit; 0 if there are none.
+    last: u64,
 }
 
 /// A part of the log in memory.
@@ -359,16 +464,47 @@ pub(super) struct Recording<'l> {
     buffer: Vec<u8>,
     hasher: CommitHasher,
     changes: u64,
+    has_values: bool,
 }
 
 impl Recording<'_> {
-    /// Adds a change.
-    pub(super) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
+    /// The number of the segment that it is written into.
+    pub(super) fn segment(&self) -> u64 {
+        self.log.segment
+    }
+
+    /// Notes that a value is in the segment only.
+    pub(super) fn set_has_values(&mut self) {
+        self.has_values = true;
+    }
+
+    /// Shows a value of this commit, which is not in the file yet, or not for readers; [`None`] if this commit does not
+    /// have it.
+    pub(super) fn show(
+        &self,
+        offset: u64,
+        length: u64,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Option<Result<(), EngineError>> {
+        if offset < self.log.end {
+            return None;
+        }
+        if let Some(at) = offset.checked_sub(self.at) {
+            found(&self.buffer[at as usize..][..length as usize]);
+            return Some(Ok(()));
+        }
+        let mut value = vec![0; length as usize];
+        Some(self.log.read(offset, &mut value).map(|()| found(&value)))
+    }
+
+    /// Adds a change. Returns where its value is in the segment.
+    pub(super) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<u64, EngineError> {
         let table = table.number();
         let change = CommitChange { table, key, value };
         change.encode_before_value(&mut self.buffer);
         self.changes += 1;
         let value = value.unwrap_or_default();
+        let at = self.at + self.buffer.len() as u64;
         if value.len() < BUFFER {
             self.buffer.extend_from_slice(value);
         } else {
@@ -378,7 +514,7 @@ impl Recording<'_> {
         if self.buffer.len() >= BUFFER {
             self.write_buffer()?;
         }
-        Ok(())
+        Ok(at)
     }
 
     fn write_buffer(&mut self) -> Result<(), EngineError> {
@@ -424,6 +560,7 @@ impl Recording<'_> {
         log.end = end + CHECK;
         log.last = head.number;
         log.changes += self.changes;
+        log.has_unsynced_values |= self.has_values;
         log.buffer = self.buffer;
         Ok(())
     }

@@ -1,18 +1,26 @@
-//! Opening redb's file and its log of commits, and giving up what the log has lost.
+//! Opening redb's file, its log of commits and the segments; and giving up what the log has lost.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, RwLock};
 
 use ibid_format::FileId;
-use ibid_format::record::{COMMIT_LOG_ID_BYTES, CommitLogId};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
+use ibid_format::record::{
+    COMMIT_LOG_COMMITS_AT, COMMIT_LOG_ID_BYTES, CommitLogId, LogStart, SegmentEntry, ValuePlace,
+};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::commit_log::{CommitLog, Found, GIVE_UP};
-use super::{CACHE_BYTES_MIN, COMMITS, DONE, ENGINE, LOG, Redb, failed, unless_it_panics};
-use crate::engine::{Commit, EngineError};
+use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
+use super::{
+    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Usage, delete,
+    failed, put, unless_it_panics,
+};
+use crate::engine::{Commit, EngineError, Table, Transaction};
+
+/// Bytes of values of an earlier version that are placed in one commit.
+const CONVERTED_BYTES: usize = 8 << 20;
 
 /// The commits that a log had, and has no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +38,15 @@ struct LogState {
     id: CommitLogId,
     /// The last commit that redb has.
     done: u64,
+    /// Where the next one is.
+    start: LogStart,
+    /// What is used of the segments.
+    used: BTreeMap<u64, u64>,
 }
 
 impl Redb {
-    /// Opens the file, or makes it. Its log is beside it, under the same name with `.log` behind it. Caches pages up
-    /// to `cache_bytes`.
+    /// Opens the file, or makes it. The segments of its log are beside it, in a folder of the same name with `.segments`
+    /// behind it. Caches pages up to `cache_bytes`.
     ///
     /// # Errors
     /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or
@@ -47,7 +59,7 @@ impl Redb {
             make(path)?;
         }
         let open = |builder: &Builder| builder.open(path);
-        Redb::opened(path, cache_bytes, open, |new| Ok(Box::new(log_file(path, new)?)))
+        Redb::opened(path, cache_bytes, open, Box::new(Folder::beside(path)))
     }
 
     /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
@@ -57,48 +69,46 @@ impl Redb {
     /// As [`open`](Self::open).
     pub fn open_on(
         file: impl StorageBackend,
-        log: impl StorageBackend,
+        segments: impl SegmentFiles + 'static,
         path: &Path,
         cache_bytes: usize,
     ) -> Result<Self, EngineError> {
         let open = |builder: &Builder| builder.create_with_backend(file);
-        Redb::opened(path, cache_bytes, open, |_| Ok(Box::new(log)))
+        Redb::opened(path, cache_bytes, open, Box::new(segments))
     }
 
     fn opened(
         path: &Path,
         cache_bytes: usize,
         open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
-        open_log: impl FnOnce(bool) -> io::Result<Box<dyn StorageBackend>>,
+        files: Box<dyn SegmentFiles>,
     ) -> Result<Self, EngineError> {
         let database = open_database(path, cache_bytes, open)?;
-        let log_path = log_path(path);
+        let segments = Segments::new(files, path);
         let state = unless_it_panics(path, || log_state(&database, path))?;
-        let file = open_log(state.is_none()).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => EngineError::Damaged {
-                engine: ENGINE,
-                path: log_path.clone(),
-                found: format!("it is missing. {GIVE_UP}"),
-            },
-            _ => EngineError::io("open", &log_path, source),
-        })?;
-        let log = match &state {
-            Some(state) => CommitLog::open(file, &log_path, state.id, state.done)?,
-            None => CommitLog::create(file, &log_path, new_log_id(), 0)?,
+        let is_new = state.is_none();
+        let journal = match state {
+            Some(state) => open_journal(&segments, path, state)?,
+            None => new_journal(&segments, path, new_log_id(), 0)?,
         };
-        let engine = Redb::of(database, path, log);
-        unless_it_panics(path, || match state {
-            Some(_) => engine.repeat_commits(false).map(drop),
-            None => engine.adopt_log(),
+        let engine = Redb::of(database, path, segments, journal);
+        unless_it_panics(path, || {
+            if is_new {
+                engine.adopt_log()?;
+            } else {
+                engine.repeat_commits(false)?;
+            }
+            engine.convert()
         })?;
         Ok(engine)
     }
 
-    fn of(database: Database, path: &Path, log: CommitLog) -> Self {
+    fn of(database: Database, path: &Path, segments: Segments, journal: Journal) -> Self {
         Redb {
             database: RwLock::new(Some(database)),
             path: path.to_owned(),
-            log: Mutex::new(log),
+            segments,
+            journal: Mutex::new(journal),
             first_failure: OnceLock::new(),
         }
     }
@@ -115,7 +125,7 @@ impl Redb {
     /// let path = folder.path().join("redb");
     /// drop(Redb::open(&path, 1 << 20)?);
     /// assert_eq!(Redb::give_up_lost_commits(&path)?, LostCommits::None);
-    /// std::fs::remove_file(folder.path().join("redb.log"))?;
+    /// std::fs::remove_dir_all(folder.path().join("redb.segments"))?;
     /// assert!(Redb::open(&path, 1 << 20).is_err());
     /// assert_eq!(Redb::give_up_lost_commits(&path)?, LostCommits::Unknown);
     /// Redb::open(&path, 1 << 20)?;
@@ -127,58 +137,70 @@ impl Redb {
             let Some(state) = log_state(&database, path)? else {
                 return Ok(LostCommits::None); // it has not begun a log yet
             };
-            let log_path = log_path(path);
-            let file = || {
-                let file = log_file(path, true).map_err(|source| EngineError::io("open", &log_path, source))?;
-                Ok(Box::new(file))
-            };
-            let (log, is_readable) = match CommitLog::open(file()?, &log_path, state.id, state.done) {
-                Ok(log) => (log, true),
+            let segments = Segments::new(Box::new(Folder::beside(path)), path);
+            let (id, done, used) = (state.id, state.done, state.used.clone());
+            let (journal, is_readable) = match open_journal(&segments, path, state) {
+                Ok(journal) => (journal, true),
                 Err(EngineError::Damaged { .. }) => {
-                    let log = CommitLog::create(file()?, &log_path, state.id, state.done)?;
-                    (log, false)
+                    let mut journal = new_journal(&segments, path, id, done)?;
+                    journal.used = used;
+                    (journal, false)
                 }
                 Err(error) => return Err(error),
             };
-            let engine = Redb::of(database, path, log);
+            let engine = Redb::of(database, path, segments, journal);
             let lost = match engine.repeat_commits(true)?.lost() {
                 _ if !is_readable => LostCommits::Unknown,
                 0 => return Ok(LostCommits::None),
                 lost => LostCommits::Number(lost),
             };
-            // Under another name: what is left of the old log says nothing then.
-            let log = CommitLog::create(file()?, &log_path, new_log_id(), engine.lock_log().last())?;
-            *engine.lock_log() = log;
-            engine.adopt_log()?;
+            // In another segment: what is left of the old one says nothing then.
+            engine.checkpoint(true)?;
             Ok(lost)
         })
     }
 
     /// Makes all tables if they are not there, so that snapshots find them, and says what names the log.
     fn adopt_log(&self) -> Result<(), EngineError> {
-        let log = &*self.lock_log();
+        let journal = &mut *self.lock_journal();
         let transaction = self.begin(Commit::Synced)?;
         self.tables(&transaction)?;
-        self.finish(transaction, log.last(), Some(log.id()))
+        let usage = Usage::from([(journal.log.segment(), 0)]);
+        let start = journal.log.next_start(false);
+        self.finish(transaction, journal, &usage, Some(start))?;
+        journal.commit(&usage);
+        Ok(())
     }
 
     /// Repeats the commits that only the log has. It is an error if some are lost, unless they are given up.
     fn repeat_commits(&self, gives_up: bool) -> Result<Found, EngineError> {
-        let log = &mut *self.lock_log();
+        let journal = &mut *self.lock_journal();
         // Without a sync, since the log still has them.
         let transaction = self.begin(Commit::Unsynced)?;
-        let done = log.last();
+        let done = journal.log.last();
+        let segment = journal.log.segment();
+        let mut usage = Usage::new();
         let found = {
             let mut tables = self.tables(&transaction)?;
-            log.repeat(&mut |table, change| {
-                let table = &mut tables[table as usize];
+            let mut stored = Vec::new();
+            journal.log.repeat(&mut |table, change, offset| {
+                let tables = &mut tables[table as usize];
                 let changed = match change.value {
-                    Some(value) => table.insert(change.key, value).map(drop),
-                    None => table.remove(change.key).map(drop),
+                    Some(value) => {
+                        let length = value.len() as u64;
+                        let place = ValuePlace {
+                            segment,
+                            offset,
+                            length,
+                        };
+                        put(tables, (table, change.key, value), place, &mut stored, &mut usage).map(drop)
+                    }
+                    None => delete(tables, table, change.key, &mut usage),
                 };
                 changed.map_err(|error| self.failed("write to", error.into()))
             })?
         };
+        let log = &mut journal.log;
         if found.lost() > 0 && !gives_up {
             let lost = log.damaged(format!(
                 "commits {} to {} were synced, and are damaged or missing",
@@ -187,14 +209,135 @@ impl Redb {
             ));
             return Err(log.fail(lost));
         }
+        log.cut_off_rest()?;
         if found.last > done {
-            let repeated = self.finish(transaction, found.last, None);
-            repeated.map_err(|error| log.fail(error))?;
+            let repeated = self.finish(transaction, journal, &usage, None);
+            repeated.map_err(|error| journal.log.fail(error))?;
+            journal.commit(&usage);
         } else {
-            transaction.abort().map_err(|error| self.failed("open", error.into()))?;
+            // The tables are there, also those that an earlier version did not have.
+            self.finish(transaction, journal, &usage, None)?;
         }
+        // Nobody reads what is not used yet.
+        journal.had_values = journal.used(segment) > 0;
         Ok(found)
     }
+
+    /// Places the values of a store of an earlier version, which are in redb's file.
+    fn convert(&self) -> Result<(), EngineError> {
+        for table in [Table::Records, Table::Blocks] {
+            let earlier: Definition = TableDefinition::new(table.name());
+            loop {
+                let values = {
+                    let read = self.with_database(Database::begin_read);
+                    let read = read.map_err(|error| self.failed("open", error.into()))?;
+                    match read.open_table(earlier) {
+                        Ok(table) => first_values(&table).map_err(|error| self.failed("open", error.into()))?,
+                        Err(redb::TableError::TableDoesNotExist(_)) => break,
+                        Err(error) => return Err(self.failed("open", error.into())),
+                    }
+                };
+                self.transact_redb(Commit::Unsynced, &mut |transaction| {
+                    values
+                        .iter()
+                        .try_for_each(|(key, value)| transaction.put(table, key, value))
+                })?;
+                // Synced, since the log says nothing of this table: a crash before repeats what is above.
+                let transaction = self.begin(Commit::Unsynced)?;
+                {
+                    let journal = &mut *self.lock_journal();
+                    if values.is_empty() {
+                        let deleted = transaction.delete_table(earlier);
+                        deleted.map_err(|error| self.failed("open", error.into()))?;
+                    } else {
+                        let table = transaction.open_table(earlier);
+                        let mut table = table.map_err(|error| self.failed("open", error.into()))?;
+                        for (key, _) in &values {
+                            let removed = table.remove(&key[..]).map(drop);
+                            removed.map_err(|error| self.failed("open", error.into()))?;
+                        }
+                    }
+                    self.finish_synced(transaction, journal, &Usage::new(), false, true)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Values = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Returns the first values of a table, of a few MiB.
+fn first_values(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Values, redb::StorageError> {
+    let (mut values, mut bytes) = (Vec::new(), 0);
+    for pair in table.iter()? {
+        let (key, value) = pair?;
+        bytes += key.value().len() + value.value().len();
+        values.push((key.value().to_vec(), value.value().to_vec()));
+        if bytes >= CONVERTED_BYTES {
+            break;
+        }
+    }
+    Ok(values)
+}
+
+/// Opens the log and all segments of an engine. A segment before the log's that is missing or can't be opened is in the
+/// way of its own values only.
+fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<Journal, EngineError> {
+    let number = state.start.segment;
+    let mut lengths = BTreeMap::new();
+    for segment in segments.numbers()? {
+        if segment > number {
+            check_follower(segments, path, &state, segment)?;
+        } else if segment < number && state.used.contains_key(&segment) {
+            if state.used.get(&segment) == Some(&0) {
+                segments.remove(segment)?;
+            } else if let Some(file) = segments.open(segment)? {
+                let length = file.len();
+                lengths.insert(segment, length.map_err(|source| EngineError::io("open", path, source))?);
+            }
+        }
+    }
+    let file = segments.open(number)?.ok_or_else(|| EngineError::Damaged {
+        engine: ENGINE,
+        path: path.to_owned(),
+        found: format!("segment {number} of its log is missing. {GIVE_UP}"),
+    })?;
+    let log = CommitLog::open(file, path, state.start, state.id, state.done)?;
+    let mut journal = Journal::new(log);
+    let removed = state
+        .used
+        .iter()
+        .filter(|&(&segment, &used)| segment != number && used == 0);
+    journal.removed = removed.map(|(&segment, _)| segment).collect();
+    (journal.used, journal.lengths) = (state.used, lengths);
+    Ok(journal)
+}
+
+/// Makes a log, in a segment behind all that are there.
+fn new_journal(segments: &Segments, path: &Path, id: CommitLogId, done: u64) -> Result<Journal, EngineError> {
+    let number = segments.next_number()?;
+    let file = segments.create(number)?;
+    Ok(Journal::new(CommitLog::create(file, path, number, id, done)?))
+}
+
+/// Removes a segment behind the log's, which was made in vain. One with commits shows that redb's file is an older one.
+fn check_follower(segments: &Segments, path: &Path, state: &LogState, segment: u64) -> Result<(), EngineError> {
+    if let Some(file) = segments.open(segment)?
+        && CommitLog::has_commits_at_its_beginning(&*file, &state.id)
+    {
+        let found = format!(
+            "its log goes on in segment {segment}, and the file knows it up to segment {}: the file is an older one. \
+             {GIVE_UP}",
+            state.start.segment
+        );
+        return Err(EngineError::Damaged {
+            engine: ENGINE,
+            path: path.to_owned(),
+            found,
+        });
+    }
+    segments.remove(segment)
 }
 
 fn open_database(
@@ -209,60 +352,20 @@ fn open_database(
     })
 }
 
-/// The file of a log. It needs no lock of its own: redb's file has one.
-#[derive(Debug)]
-struct LogFile(File);
-
-impl StorageBackend for LogFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(out, offset)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
-    }
-}
-
-/// Opens the log beside redb's file; makes it if it is `new`.
-fn log_file(path: &Path, new: bool) -> io::Result<LogFile> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(new).open(log_path(path))?;
-    if new {
-        // The name is on disk before redb relies on it.
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
-    Ok(LogFile(file))
-}
-
 fn new_log_id() -> CommitLogId {
     let mut id = [0; COMMIT_LOG_ID_BYTES];
     id.copy_from_slice(&FileId::random().0);
     id
 }
 
-/// Returns the path of the log beside redb's file.
-fn log_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".log");
-    name.into()
-}
-
 /// Returns what redb knows of the log; [`None`] if it has none yet.
 fn log_state(database: &Database, path: &Path) -> Result<Option<LogState>, EngineError> {
     let failed = |error: redb::Error| failed("open", path, error);
+    let damaged = |found: String| EngineError::Damaged {
+        engine: ENGINE,
+        path: path.to_owned(),
+        found,
+    };
     let transaction = database.begin_read().map_err(|error| failed(error.into()))?;
     let commits = match transaction.open_table(COMMITS) {
         Ok(commits) => commits,
@@ -271,20 +374,35 @@ fn log_state(database: &Database, path: &Path) -> Result<Option<LogState>, Engin
     };
     let read = |key| {
         let value = commits.get(key).map_err(|error| failed(error.into()))?;
-        Ok(value.map(|value| value.value().to_vec()))
+        Ok::<_, EngineError>(value.map(|value| value.value().to_vec()))
     };
-    let id = read(LOG)?.and_then(|id| id.try_into().ok());
-    let done = read(DONE)?
-        .and_then(|done| done.try_into().ok())
-        .map(u64::from_be_bytes);
-    match id.zip(done) {
-        Some((id, done)) => Ok(Some(LogState { id, done })),
-        None => Err(EngineError::Damaged {
-            engine: ENGINE,
-            path: path.to_owned(),
-            found: "it does not say which log of commits is its own".to_owned(),
-        }),
+    let id: Option<CommitLogId> = read(LOG)?.and_then(|id| id.try_into().ok());
+    let done = read(DONE)?.and_then(|done| done.try_into().ok());
+    let Some((id, done)) = id.zip(done.map(u64::from_be_bytes)) else {
+        return Err(damaged("it does not say which log of commits is its own".to_owned()));
+    };
+    let start = match read(START)? {
+        Some(start) => LogStart::decode(&id, &start).map_err(|error| damaged(error.to_string()))?,
+        // An earlier version wrote it.
+        None => LogStart {
+            segment: EARLIER_LOG,
+            offset: COMMIT_LOG_COMMITS_AT,
+        },
+    };
+    let mut used = BTreeMap::new();
+    match transaction.open_table(SEGMENT_ENTRIES) {
+        Ok(entries) => {
+            for pair in entries.iter().map_err(|error| failed(error.into()))? {
+                let (number, entry) = pair.map_err(|error| failed(error.into()))?;
+                let number = number.value().try_into().map_or(u64::MAX, u64::from_be_bytes);
+                let entry = SegmentEntry::decode(&id, number, entry.value());
+                used.insert(number, entry.map_err(|error| damaged(error.to_string()))?.used);
+            }
+        }
+        Err(redb::TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(failed(error.into())),
     }
+    Ok(Some(LogState { id, done, start, used }))
 }
 
 /// Makes an empty database under another name, and gives it its own once it is whole. So a process

@@ -2,19 +2,35 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ibid_format::record::{CommitHead, commit_log_id};
-use redb::backends::InMemoryBackend;
+use ibid_format::record::{COMMIT_LOG_COMMITS_AT, CommitHead, commit_log_id};
 
 use super::*;
 
-/// A disk that can become full.
-#[derive(Debug)]
-struct Disk {
-    memory: InMemoryBackend,
+/// Files in memory, of which copies can be taken at any time, on a disk that can become full.
+#[derive(Debug, Clone, Default)]
+struct Memory {
+    segments: Arc<Mutex<BTreeMap<u64, Copied>>>,
     is_full: Arc<AtomicBool>,
 }
 
-impl Disk {
+impl Memory {
+    /// Returns the files of a log that has one segment.
+    fn of(segment: Vec<u8>) -> Memory {
+        let memory = Memory::default();
+        memory.segments.lock().unwrap().insert(1, Copied::of(segment, &memory));
+        memory
+    }
+
+    fn file(&self) -> Copied {
+        Copied::of(Vec::new(), self)
+    }
+
+    /// Returns the contents of all segments.
+    fn copy(&self) -> BTreeMap<u64, Vec<u8>> {
+        let segments = self.segments.lock().unwrap();
+        segments.iter().map(|(number, file)| (*number, file.copy())).collect()
+    }
+
     fn has_room(&self) -> io::Result<()> {
         match self.is_full.load(Ordering::SeqCst) {
             true => Err(io::ErrorKind::StorageFull.into()),
@@ -23,68 +39,80 @@ impl Disk {
     }
 }
 
-impl StorageBackend for Disk {
-    fn len(&self) -> io::Result<u64> {
-        self.memory.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.memory.read(offset, out)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
+impl SegmentFiles for Memory {
+    fn create(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
         self.has_room()?;
-        self.memory.set_len(length)
+        let file = self.file();
+        self.segments.lock().unwrap().insert(number, file.clone());
+        Ok(Arc::new(file))
     }
 
-    fn sync_data(&self) -> io::Result<()> {
-        self.has_room()?;
-        self.memory.sync_data()
+    fn open(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
+        let file = self.segments.lock().unwrap().get(&number).cloned();
+        Ok(Arc::new(file.ok_or(io::ErrorKind::NotFound)?))
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.has_room()?;
-        self.memory.write(offset, data)
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.segments.lock().unwrap().remove(&number);
+        Ok(())
+    }
+
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        Ok(self.segments.lock().unwrap().keys().copied().collect())
     }
 }
 
-/// A file in memory, of which a copy can be taken at any time.
-#[derive(Debug, Clone, Default)]
-struct Copied(Arc<Mutex<Vec<u8>>>);
+#[derive(Debug, Clone)]
+struct Copied {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    is_full: Arc<AtomicBool>,
+}
 
 impl Copied {
-    fn copy(&self) -> Vec<u8> {
-        self.0.lock().unwrap().clone()
+    fn of(bytes: Vec<u8>, memory: &Memory) -> Copied {
+        Copied {
+            bytes: Arc::new(Mutex::new(bytes)),
+            is_full: memory.is_full.clone(),
+        }
     }
 
-    fn of(bytes: Vec<u8>) -> Copied {
-        Copied(Arc::new(Mutex::new(bytes)))
+    fn copy(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    fn has_room(&self) -> io::Result<()> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 }
 
 impl StorageBackend for Copied {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().len() as u64)
+        Ok(self.bytes.lock().unwrap().len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = self.0.lock().unwrap();
+        let bytes = self.bytes.lock().unwrap();
         let found = bytes.get(offset as usize..offset as usize + out.len());
         out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.lock().unwrap().resize(length as usize, 0);
+        self.has_room()?;
+        self.bytes.lock().unwrap().resize(length as usize, 0);
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(())
+        self.has_room()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+        self.has_room()?;
+        self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
         Ok(())
     }
 }
@@ -93,17 +121,18 @@ const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 /// Returns the files of an engine that was stopped after it had committed these keys one after the other.
 fn stopped() -> (Vec<u8>, Vec<u8>) {
-    let (file, log) = (Copied::default(), Copied::default());
-    let engine = Redb::open_on(file.clone(), log.clone(), Path::new("stopped"), 0).unwrap();
+    let memory = Memory::default();
+    let file = memory.file();
+    let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("stopped"), 0).unwrap();
     for key in KEYS {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, key, b"in the same place");
         engine.write(Commit::Synced, &mut put).unwrap();
     }
-    (file.copy(), log.copy())
+    (file.copy(), memory.copy().remove(&1).unwrap())
 }
 
 /// Returns the keys that an engine has which opens these files.
-fn keys_of(file: &Copied, log: &Copied) -> Result<Vec<Vec<u8>>, EngineError> {
+fn keys_of(file: &Copied, log: &Memory) -> Result<Vec<Vec<u8>>, EngineError> {
     keys(&Redb::open_on(file.clone(), log.clone(), Path::new("opened"), 0)?)
 }
 
@@ -122,7 +151,8 @@ fn keys(engine: &Redb) -> Result<Vec<Vec<u8>>, EngineError> {
 /// All commits were synced: they are there, or it is an error, as often as it is opened. Returns whether it is one.
 #[track_caller]
 fn assert_none_is_lost(file: &[u8], log: &[u8], what: &str) -> bool {
-    let (file, log) = (Copied::of(file.to_vec()), Copied::of(log.to_vec()));
+    let log = Memory::of(log.to_vec());
+    let file = Copied::of(file.to_vec(), &log);
     let open = || match keys_of(&file, &log) {
         Ok(keys) => {
             assert_eq!(keys, KEYS, "{what}");
@@ -175,17 +205,9 @@ fn the_log_of_another_store_is_refused() {
 
 #[test]
 fn every_write_to_a_full_disk_says_that_it_is_full() {
-    let is_full = Arc::new(AtomicBool::new(false));
-    let disk = Disk {
-        memory: InMemoryBackend::new(),
-        is_full: is_full.clone(),
-    };
-    let log = Disk {
-        memory: InMemoryBackend::new(),
-        is_full: is_full.clone(),
-    };
-    let engine = Redb::open_on(disk, log, Path::new("full"), 0).unwrap();
-    is_full.store(true, Ordering::SeqCst);
+    let memory = Memory::default();
+    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("full"), 0).unwrap();
+    memory.is_full.store(true, Ordering::SeqCst);
     for _ in 0..3 {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Meta, b"key", b"value");
         let said = engine.write(Commit::Synced, &mut put).unwrap_err();
@@ -201,7 +223,8 @@ fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
     let (file, log) = stopped();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redb");
-    let log_path = folder.path().join("redb.log");
+    let segments = folder.path().join("redb.segments");
+    std::fs::create_dir(&segments).unwrap();
     let open = || {
         let engine = Redb::open(&path, 0)?;
         keys(&engine)
@@ -218,9 +241,11 @@ fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
         (Some(log), LostCommits::None, 4),
     ] {
         std::fs::write(&path, &file).unwrap();
-        match log {
-            Some(log) => std::fs::write(&log_path, log).unwrap(),
-            None => std::fs::remove_file(&log_path).unwrap(),
+        for segment in std::fs::read_dir(&segments).unwrap() {
+            std::fs::remove_file(segment.unwrap().path()).unwrap();
+        }
+        if let Some(log) = log {
+            std::fs::write(segments.join("1"), log).unwrap();
         }
         if lost != LostCommits::None {
             assert!(matches!(open(), Err(EngineError::Damaged { .. })));
@@ -231,12 +256,169 @@ fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
     }
 }
 
+/// Puts values under keys, in a commit each.
+fn put_records(engine: &Redb, records: impl IntoIterator<Item = (u32, Vec<u8>)>) {
+    for (key, value) in records {
+        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Records, &key.to_be_bytes(), &value);
+        engine.write(Commit::Unsynced, &mut put).unwrap();
+    }
+}
+
+fn delete_records(engine: &Redb, keys: impl IntoIterator<Item = u32>) {
+    for key in keys {
+        let mut delete = |transaction: &mut dyn Transaction| transaction.delete(Table::Records, &key.to_be_bytes());
+        engine.write(Commit::Unsynced, &mut delete).unwrap();
+    }
+}
+
+fn record(read: &dyn Snapshot, key: u32) -> Option<Vec<u8>> {
+    let mut value = None;
+    let mut found = |bytes: &[u8]| value = Some(bytes.to_vec());
+    read.get(Table::Records, &key.to_be_bytes(), &mut found).unwrap();
+    value
+}
+
+/// A value of its own for each key, of some KiB.
+fn value_of(key: u32) -> Vec<u8> {
+    let length = 1000 + key as usize % 7 * 1000;
+    (0..length as u32)
+        .map(|at| (at ^ key).wrapping_mul(2_654_435_761).to_le_bytes()[3])
+        .collect()
+}
+
+fn length_of(segments: &BTreeMap<u64, Vec<u8>>) -> usize {
+    segments.values().map(Vec::len).sum()
+}
+
 #[test]
-fn a_large_commit_leaves_no_long_log() {
-    let (file, log) = (Copied::default(), Copied::default());
-    let engine = Redb::open_on(file.clone(), log.clone(), Path::new("large"), 0).unwrap();
-    let body = vec![7; 40 << 20];
-    let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Records, b"a", &body);
+fn a_large_value_that_is_deleted_gives_its_place_back() {
+    let memory = Memory::default();
+    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("large"), 0).unwrap();
+    put_records(&engine, [(1, vec![7; 40 << 20])]);
+    assert!(length_of(&memory.copy()) > 40 << 20);
+    delete_records(&engine, [1]);
+    engine.compact().unwrap();
+    assert_eq!(length_of(&memory.copy()), COMMIT_LOG_COMMITS_AT as usize);
+}
+
+#[test]
+fn what_is_left_of_segments_is_moved_and_read_from_every_snapshot() {
+    let memory = Memory::default();
+    let file = memory.file();
+    let open = || Redb::open_on(file.clone(), memory.clone(), Path::new("moved"), 0).unwrap();
+    let engine = open();
+    put_records(&engine, (0..30_000).map(|key| (key, value_of(key))));
+    let before = engine.snapshot().unwrap();
+    delete_records(&engine, (0..30_000).filter(|key| key % 5 != 0));
+    let full = length_of(&memory.copy());
+    let mut moved = 0;
+    let mut pause = |bytes| {
+        moved += bytes;
+        ControlFlow::Continue(())
+    };
+    engine.reclaim(false, &mut pause).unwrap();
+    let used: usize = (0..30_000).step_by(5).map(|key| value_of(key).len()).sum();
+    assert!(moved > 0 && moved as usize <= used, "{moved} of {used}");
+    let length = length_of(&memory.copy());
+    assert!(
+        full > 5 * used && length < used + used / 8 + (50 << 20),
+        "{full}, {length} for {used}"
+    );
+    for key in 0..30_000 {
+        assert!(record(&*before, key) == Some(value_of(key)), "{key}");
+    }
+    drop(before);
+    engine.compact().unwrap();
+    assert!(length_of(&memory.copy()) < used + used / 32 + (3 << 20));
+    drop(engine);
+    let engine = open();
+    let after = engine.snapshot().unwrap();
+    for key in 0..30_000 {
+        let expected = (key % 5 == 0).then(|| value_of(key));
+        assert!(record(&*after, key) == expected, "{key}");
+    }
+}
+
+#[test]
+fn a_segment_that_is_lost_takes_only_its_own_values_along() {
+    let memory = Memory::default();
+    let file = memory.file();
+    let open = || Redb::open_on(file.clone(), memory.clone(), Path::new("lost"), 0).unwrap();
+    let engine = open();
+    put_records(&engine, (0..20_000).map(|key| (key, value_of(key))));
+    drop(engine);
+    let segments = memory.copy();
+    assert!(segments.len() > 2);
+    memory.segments.lock().unwrap().remove(segments.keys().next().unwrap());
+    let engine = open();
+    let read = engine.snapshot().unwrap();
+    let found = (0..20_000).map(|key| record(&*read, key).unwrap());
+    let lost = found.enumerate().filter(|(key, value)| {
+        assert!(value.is_empty() || *value == value_of(*key as u32));
+        value.is_empty()
+    });
+    let lost = lost.count();
+    assert!((1000..15_000).contains(&lost), "{lost}");
+    drop(read);
+    // Others are still moved, and nothing turns round in circles.
+    delete_records(&engine, 10_000..20_000);
+    engine.compact().unwrap();
+    assert!(record(&*engine.snapshot().unwrap(), 9999).unwrap() == value_of(9999));
+}
+
+#[test]
+fn a_commit_whose_predecessor_was_lost_never_comes_back_behind_a_new_one() {
+    let (file, mut log) = stopped();
+    let id = commit_log_id(log.first_chunk().unwrap()).unwrap();
+    let heads = std::iter::successors(CommitHead::find(&id, &log, 1024), |(at, _)| {
+        CommitHead::find(&id, &log, at + 1)
+    });
+    let heads: Vec<usize> = heads.map(|(at, _)| at).collect();
+    // As if nothing had been synced, and the second commit of those had not reached the disk.
+    log[512..528].fill(0);
+    let unsynced = |log: &mut Vec<u8>| {
+        for (place, &at) in heads.iter().enumerate() {
+            let encoded = *log[at..].first_chunk().unwrap();
+            let head = CommitHead {
+                synced: 0,
+                ..CommitHead::decode(&id, &encoded).unwrap()
+            };
+            let encoded = head.encode(&id);
+            let end = heads
+                .get(place + 1)
+                .map_or(at + encoded.len() + head.length as usize + 8, |end| *end);
+            let mut hasher = ibid_format::record::CommitHasher::new();
+            hasher.update(&log[at + encoded.len()..end - 8]);
+            let check = hasher.finish(&encoded);
+            log[at..at + encoded.len()].copy_from_slice(&encoded);
+            log[end - 8..end].copy_from_slice(&check);
+        }
+    };
+    unsynced(&mut log);
+    log[heads[1]..heads[2]].fill(0);
+    let memory = Memory::of(log);
+    let file = Copied::of(file, &memory);
+    let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("opened"), 0).unwrap();
+    assert_eq!(keys(&engine).unwrap(), [b"a"]);
+    let image = file.copy();
+    // As long as the one that was lost, so the third and fourth would fit behind it.
+    let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"e", b"in the same place");
     engine.write(Commit::Synced, &mut put).unwrap();
-    assert_eq!(log.copy().len(), 1024);
+    let log = Memory::of(memory.copy().remove(&1).unwrap());
+    assert_eq!(keys_of(&Copied::of(image, &log), &log).unwrap(), [b"a", b"e"]);
+}
+
+#[test]
+fn a_file_that_is_older_than_its_log_is_noticed() {
+    let memory = Memory::default();
+    let file = memory.file();
+    let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("old"), 0).unwrap();
+    let old = file.copy();
+    put_records(&engine, (0..20_000).map(|key| (key, value_of(key))));
+    drop(engine);
+    let file = Copied::of(old, &memory);
+    assert!(matches!(
+        Redb::open_on(file, memory.clone(), Path::new("old"), 0),
+        Err(EngineError::Damaged { .. })
+    ));
 }

@@ -1,0 +1,165 @@
+//! Giving back what is not used of segments: what is left in one is written into the log again, and its file removed.
+
+use std::ops::{Bound, ControlFlow};
+
+use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
+
+use super::{Journal, Redb, definition, is_placed, range, segments, unless_it_panics};
+use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
+use redb::ReadableDatabase;
+
+/// Bytes that are moved in one commit, so that writers do not wait long.
+const MOVED_BYTES: u64 = 1 << 20;
+/// Places that are looked for at once, so that they take little memory.
+const PLACES: usize = 1 << 16;
+
+/// A value that is to be moved.
+struct Found {
+    table: Table,
+    key: Vec<u8>,
+    place: ValuePlace,
+}
+
+impl Journal {
+    /// Returns the segment whose rest costs least to move, if too much of all segments is unused.
+    fn worth_moving(&self, thorough: bool) -> Option<u64> {
+        let used: u64 = self.used.values().sum();
+        let unused_max = if thorough {
+            (1 << 20) + used / 64
+        } else {
+            (8 << 20) + used / 8
+        };
+        let unused = |(&segment, &length): (&u64, &u64)| {
+            let unused = length.saturating_sub(COMMIT_LOG_COMMITS_AT + self.used(segment));
+            (segment, unused, length.max(1))
+        };
+        let all: u64 = self.lengths.iter().map(unused).map(|(_, unused, _)| unused).sum();
+        if all <= unused_max {
+            return None;
+        }
+        let others = self.lengths.iter().map(unused);
+        let others = others.filter(|(segment, unused, _)| *unused > 0 && !self.stuck.contains(segment));
+        let most = others.max_by_key(|&(_, unused, length)| u128::from(unused) * 1000 / u128::from(length));
+        most.map(|(segment, _, _)| segment)
+    }
+
+    /// Whether much of the log's own segment is not used.
+    fn is_worn(&self) -> bool {
+        let length = self.log.end() - COMMIT_LOG_COMMITS_AT;
+        let unused = length.saturating_sub(self.used(self.log.segment()));
+        unused > 1 << 20 && unused > length / 8
+    }
+}
+
+impl Redb {
+    /// Moves what is left in segments of which much is not used; if `thorough`, also from the log's own segment and
+    /// those of which little is unused. Calls `pause` after each commit with the bytes that it moved; it may end the
+    /// work.
+    pub(super) fn reclaim_segments(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
+        if thorough && self.lock_journal().is_worn() {
+            self.checkpoint(true)?;
+        }
+        loop {
+            let Some(segment) = self.lock_journal().worth_moving(thorough) else {
+                break;
+            };
+            if self.move_values(segment, pause)?.is_break() {
+                return Ok(());
+            }
+            let journal = &mut *self.lock_journal();
+            if journal.used(segment) > 0 {
+                // What is missing or damaged can't be moved, and stays for whoever can mend it.
+                journal.stuck.insert(segment);
+            } else {
+                // Its file is removed once redb's file is synced.
+                journal.lengths.remove(&segment);
+            }
+        }
+        let is_removable = self.lock_journal().has_unused();
+        if is_removable { self.checkpoint(false) } else { Ok(()) }
+    }
+
+    /// Writes all values of a segment into the log again.
+    fn move_values(&self, segment: u64, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
+        for table in Table::ALL.into_iter().filter(|table| is_placed(*table)) {
+            let mut after = None;
+            loop {
+                let (found, last) = self.values_in(segment, table, after.as_deref())?;
+                let mut rest = &found[..];
+                while !rest.is_empty() {
+                    let mut bytes = 0;
+                    let mut fits = |found: &Found| {
+                        let fits = bytes == 0 || bytes + found.place.length <= MOVED_BYTES;
+                        bytes += found.place.length;
+                        fits
+                    };
+                    let count = rest.iter().take_while(|found| fits(found)).count();
+                    let (part, others) = rest.split_at(count);
+                    rest = others;
+                    self.move_part(part)?;
+                    if pause(part.iter().map(|found| found.place.length).sum()).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                after = last;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Returns values of a table that are in a segment, in the order of their places, behind the key `after`; and the
+    /// key to go on behind, if there may be more.
+    fn values_in(
+        &self,
+        segment: u64,
+        table: Table,
+        after: Option<&[u8]>,
+    ) -> Result<(Vec<Found>, Option<Vec<u8>>), EngineError> {
+        let mut all = Vec::new();
+        let mut last = None;
+        unless_it_panics(&self.path, || {
+            let read = self.with_database(redb::Database::begin_read);
+            let read = read.map_err(|error| self.failed("read", error.into()))?;
+            let opened = read.open_table(definition(table));
+            let opened = opened.map_err(|error| self.failed("read", error.into()))?;
+            let keys = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            range(&opened, &self.path, keys, Direction::Forward, &mut |key, stored| {
+                if let Ok(StoredValue::Placed(place)) = StoredValue::decode(stored)
+                    && place.segment == segment
+                {
+                    let key = key.to_vec();
+                    all.push(Found { table, key, place });
+                }
+                if all.len() < PLACES {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                last = Some(key.to_vec());
+                Ok(ControlFlow::Break(()))
+            })
+        })?;
+        all.sort_unstable_by_key(|found| found.place.offset);
+        Ok((all, last))
+    }
+
+    /// Moves values, unless they have changed since they were found.
+    fn move_part(&self, part: &[Found]) -> Result<(), EngineError> {
+        self.transact_redb(Commit::Unsynced, &mut |transaction| {
+            for Found { table, key, place } in part {
+                if transaction.place(*table, key)? != Some(*place) {
+                    continue;
+                }
+                let mut value = Vec::new();
+                segments::show(&transaction.segments, *place, transaction.path, &mut |bytes| {
+                    value.extend_from_slice(bytes);
+                })?;
+                if value.len() as u64 == place.length {
+                    transaction.put(*table, key, &value)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
