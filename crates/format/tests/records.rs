@@ -6,10 +6,10 @@ use ibid_format::Error;
 use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, Body, COMMIT_HEAD_BYTES, ChainEntry,
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry,
-    LogChange, LogEntry, LogOperation, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places, Record,
-    References, Role, VersionEntry, VersionGroup, body_check, commit_log_header, commit_log_id, commit_log_note,
-    frame_of_block, frames_of_block, key_of, open_log_entry, records_of_block, records_of_frame, split_key,
-    synced_by_note,
+    LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places,
+    Record, References, Role, SegmentEntry, StoredValue, ValuePlace, VersionEntry, VersionGroup, body_check,
+    commit_log_header, commit_log_id, commit_log_note, frame_of_block, frames_of_block, key_of, open_log_entry,
+    records_of_block, records_of_frame, split_key, synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -532,6 +532,53 @@ fn the_log_of_commits_is_as_documented() {
     })
     .unwrap();
     assert_eq!(read, changes);
+}
+
+#[test]
+fn places_of_values_are_as_documented() {
+    let place = StoredValue::Placed(ValuePlace {
+        segment: 3,
+        offset: 1080,
+        length: 33,
+    });
+    let mut bytes = Vec::new();
+    place.encode(&mut bytes);
+    assert_example("value-place", &bytes);
+    assert_eq!(StoredValue::decode(&bytes), Ok(place));
+    bytes.clear();
+    StoredValue::Here(b"ibid").encode(&mut bytes);
+    assert_eq!(StoredValue::decode(&bytes), Ok(StoredValue::Here(b"ibid")));
+    for wrong in [&b""[..], b"\x02", b"\x01\x03\x04", b"\x01\x03\x04\x05\x06"] {
+        assert!(StoredValue::decode(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn what_redb_knows_of_segments_is_as_documented_and_every_byte_is_checked() {
+    let start = LogStart {
+        segment: 3,
+        offset: 1234,
+    };
+    assert_example("log-start", &start.encode(&COMMIT_LOG));
+    let entry = SegmentEntry { used: 33 };
+    assert_example("segment-entry", &entry.encode(&COMMIT_LOG, 3));
+    let (start_bytes, entry_bytes) = (example("log-start"), example("segment-entry"));
+    assert_eq!(LogStart::decode(&COMMIT_LOG, &start_bytes), Ok(start));
+    assert_eq!(SegmentEntry::decode(&COMMIT_LOG, 3, &entry_bytes), Ok(entry));
+    assert!(SegmentEntry::decode(&COMMIT_LOG, 4, &entry_bytes).is_err());
+    let changed = |bytes: &[u8], at: usize| {
+        let mut bytes = bytes.to_vec();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for at in 0..start_bytes.len() {
+        assert!(LogStart::decode(&COMMIT_LOG, &changed(&start_bytes, at)).is_err());
+        assert!(LogStart::decode(&COMMIT_LOG, &start_bytes[..at]).is_err());
+    }
+    for at in 0..entry_bytes.len() {
+        assert!(SegmentEntry::decode(&COMMIT_LOG, 3, &changed(&entry_bytes, at)).is_err());
+        assert!(SegmentEntry::decode(&COMMIT_LOG, 3, &entry_bytes[..at]).is_err());
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod audit;
+mod compact;
 mod condition;
 pub mod conformance;
 mod encode;
@@ -45,9 +46,10 @@ mod versions;
 mod write;
 
 pub use audit::{
-    Amount, BodySizes, Bucket, Compaction, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem,
-    Retrievals, SizeClass, Statistics, Verification,
+    Amount, BodySizes, Bucket, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem, Retrievals, SizeClass,
+    Statistics, Verification,
 };
+pub use compact::{Compacting, Compaction};
 pub use condition::Condition;
 pub use encode::{Encoding, EncodingReport, Governor, Retrieval};
 pub use engine::{Direction, KeyRange};

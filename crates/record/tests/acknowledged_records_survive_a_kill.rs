@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Kind, Model, Op, assert_same, batch, noise, open_spaces};
-use ibid_record::{Durability, EngineKind, Options, Store};
+use ibid_record::{Compacting, Durability, EngineKind, Options, Store};
 
 /// The engine of the child process.
 const CHILD: &str = "IBID_RECORD_KILLED_CHILD";
@@ -26,6 +26,12 @@ fn options(engine: &str) -> Options {
         })
         .with_cache_bytes(1 << 20)
         .with_durability(Durability::Sync)
+        // So that kills come while it works.
+        .with_compacting(
+            Compacting::default()
+                .with_recent_bytes(0)
+                .with_idle_after(Duration::ZERO),
+        )
 }
 
 /// Returns the n-th batch of the history, for the model after the batches before it.

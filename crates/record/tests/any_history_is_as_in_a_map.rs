@@ -13,7 +13,7 @@ use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folde
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
-use ibid_record::{Direction, Durability, Encoding, EngineKind, Options, Retrieval, Store};
+use ibid_record::{Compacting, Direction, Durability, Encoding, EngineKind, Options, Retrieval, Store};
 use proptest::prelude::*;
 
 const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
@@ -114,6 +114,11 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
         .with_frame_cache_bytes(10_000)
         .with_durability(Durability::None)
         .with_encoding(encoding)
+        .with_compacting(
+            Compacting::default()
+                .with_recent_bytes(0)
+                .with_idle_after(Duration::ZERO),
+        )
         .with_oplog(oplog);
     let mut store = Store::open(folder.path(), options).unwrap();
     let mut spaces = open_spaces(&store);

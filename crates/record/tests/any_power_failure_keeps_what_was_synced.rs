@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::disk::Disk;
 use common::{Kind, Model, Op, assert_counted, assert_same, batch, noise, open_spaces};
 use ibid_record::engine::Engine;
-use ibid_record::{Durability, Encoding, Options, Retrieval, Store};
+use ibid_record::{Compacting, Durability, Encoding, Options, Retrieval, Store};
 
 /// Pseudo-random numbers from a seed.
 struct Random(u64);
@@ -42,6 +42,12 @@ fn options(random: &mut Random) -> Options {
         .with_cache_bytes(1 << 20)
         .with_frame_cache_bytes(10_000)
         .with_durability(Durability::None)
+        .with_compacting(
+            Compacting::default()
+                .with_enabled(random.below(4) > 0)
+                .with_recent_bytes([0, 5000][random.below(2) as usize])
+                .with_idle_after(Duration::from_millis([0, 20][random.below(2) as usize])),
+        )
         .with_encoding(
             Encoding::default()
                 .with_retrieval(retrieval)
@@ -84,7 +90,9 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
 fn open(disk: &Disk, options: Options, random: &mut Random) -> Store {
     // Often it begins its log anew after each commit or each few.
     let log_bytes = [0, 3000, 20_000, 16 << 20][random.below(4) as usize];
-    let engine = disk.engine(options.cache_bytes).with_log_bytes(log_bytes);
+    let segment_bytes = [3000, 30_000, 16 << 20][random.below(3) as usize];
+    let engine = disk.engine(options.cache_bytes);
+    let engine = engine.with_log_bytes(log_bytes).with_segment_bytes(segment_bytes);
     Store::with_engine(Path::new("disk"), Box::new(engine), options).unwrap()
 }
 
@@ -100,8 +108,9 @@ fn history(seed: u64) {
         // After a failure the store may have the last synced state or any later one.
         let mut possible = vec![(count, model.clone())];
         for _ in 0..random.below(12) {
-            match random.below(12) {
+            match random.below(13) {
                 0 => store.finish_encoding().unwrap(),
+                12 => store.settle().unwrap(),
                 1 => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
                 2 => {
                     store.sync().unwrap();

@@ -18,7 +18,7 @@ use common::disk::Disk;
 use common::{Kind, Model, Op, assert_same, assert_same_as_first, batch, open_spaces, tables};
 use ibid_record::engine::Redb;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
-use ibid_record::{Durability, Encoding, Error, Options, Refusal, Retrieval, Role, Store, Versions};
+use ibid_record::{Compacting, Durability, Encoding, Error, Options, Refusal, Retrieval, Role, Store, Versions};
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
 
@@ -207,6 +207,12 @@ impl World {
                 Encoding::default()
                     .with_enabled(!random.one_in(5))
                     .with_retrieval(Retrieval::Hop { distance: 2 })
+                    .with_idle_after(Duration::ZERO),
+            )
+            .with_compacting(
+                Compacting::default()
+                    .with_enabled(!random.one_in(3))
+                    .with_recent_bytes(0)
                     .with_idle_after(Duration::ZERO),
             );
         let primary = Node::new(options.with_oplog(true));

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::records::change_in_store;
 use crate::replicas::Stores;
 use crate::support::{CHEAP, Home, noise, run};
 use crate::tables::Tables;
@@ -225,14 +226,7 @@ fn records_print_what_is_documented() {
     let body = noise(300, 1);
     home.write("binary", &body);
     json(&["put", "c", "binary"]);
-    let file = home.path("store/redb");
-    let mut bytes = std::fs::read(&file).unwrap();
-    for at in 0..bytes.len() {
-        if bytes[at..].starts_with(&body) {
-            bytes[at] ^= 1;
-        }
-    }
-    std::fs::write(&file, bytes).unwrap();
+    change_in_store(&home, &body, 0);
     let found = tables.document("records verify", &json(&["verify"]));
     assert_eq!(
         (&found["faults_total"], &found["faults"][0]["table"]),

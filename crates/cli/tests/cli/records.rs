@@ -3,7 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -644,6 +647,35 @@ fn deleted_keys_are_listed_with_their_versions() {
     assert!(said.contains("nothing is left of a deleted key"), "{said}");
 }
 
+/// Returns the files of a store, without its key.
+pub(crate) fn files_of_store(home: &Home) -> Vec<PathBuf> {
+    let segments = std::fs::read_dir(home.path("store/redb.segments")).unwrap();
+    let segments = segments.map(|entry| entry.unwrap().path());
+    segments.chain([home.path("store/redb")]).collect()
+}
+
+fn bytes_of_store(home: &Home) -> u64 {
+    let files = files_of_store(home).into_iter();
+    files.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+/// Changes a bit wherever a store has these bytes, at this distance from where they begin.
+#[track_caller]
+pub(crate) fn change_in_store(home: &Home, begin: &[u8], distance: usize) {
+    let mut changed = 0;
+    for file in files_of_store(home) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        for at in 0..bytes.len() {
+            if bytes[at..].starts_with(begin) {
+                bytes[at + distance] ^= 1;
+                changed += 1;
+            }
+        }
+        std::fs::write(&file, bytes).unwrap();
+    }
+    assert!(changed > 0);
+}
+
 #[test]
 fn keys_are_listed_without_a_look_at_their_records() {
     let home = Home::bare();
@@ -651,13 +683,7 @@ fn keys_are_listed_without_a_look_at_their_records() {
     run_with(&mut records(&home, ["put", "a"]), &body);
     run_with(&mut records(&home, ["put", "gone"]), b"away");
     ok(&home, ["delete", "gone"]);
-    let file = home.path("store/redb");
-    let mut bytes = std::fs::read(&file).unwrap();
-    let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&body[..100]));
-    let at: Vec<usize> = at.collect();
-    assert!(!at.is_empty());
-    at.iter().for_each(|&at| bytes[at] ^= 1);
-    std::fs::write(&file, bytes).unwrap();
+    change_in_store(&home, &body[..100], 0);
     fails(&home, 1, ["scan"]);
     fails(&home, 1, ["get", "a"]);
     assert_eq!(ok(&home, ["scan", "--keys-only"]), "a\n");
@@ -738,15 +764,7 @@ fn damage_is_found_and_code_4() {
     for name in ["a", "b"] {
         run_with(&mut records(&home, ["put", name]), format!("{name}: {body}").as_bytes());
     }
-    let file = home.path("store/redb");
-    let sound = std::fs::read(&file).unwrap();
-    let mut bad = sound.clone();
-    let at: Vec<usize> = (0..bad.len())
-        .filter(|&at| bad[at..].starts_with(b"b: in the"))
-        .collect();
-    assert!(!at.is_empty());
-    at.iter().for_each(|&at| bad[at + 20] ^= 1);
-    std::fs::write(&file, bad).unwrap();
+    change_in_store(&home, b"b: in the", 20);
     let found = run(&mut records(&home, ["verify"]));
     assert_eq!(found.code, 4, "{found:?}");
     assert!(
@@ -757,6 +775,8 @@ fn damage_is_found_and_code_4() {
     assert!(fails(&home, 1, ["get", "b"]).contains("the store is damaged"));
     assert_eq!(ok(&home, ["get", "a"]), format!("a: {body}"));
     // Truncated so much that the store can't be opened.
+    let file = home.path("store/redb");
+    let sound = std::fs::read(&file).unwrap();
     std::fs::write(&file, &sound[..sound.len() / 2]).unwrap();
     let said = fails(&home, 4, ["verify", "--quiet"]);
     assert!(said.contains("is damaged"), "{said}");
@@ -823,19 +843,21 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
     for durability in ["sync", "batched", "none"] {
         let home = Home::bare();
         let (mut child, mut stdin) = loading(&home, &["--body", "body", "--durability", durability]);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let counted = taken.clone();
         let writer = std::thread::spawn(move || {
             // Write until the program is gone.
             for number in 0.. {
-                if stdin.write_all(numbered_line(number).as_bytes()).is_err() {
+                let line = numbered_line(number);
+                if stdin.write_all(line.as_bytes()).is_err() {
                     return number;
                 }
+                counted.fetch_add(line.len(), Ordering::Relaxed);
             }
             unreachable!()
         });
-        let file = home.path("store/redb");
-        wait_until("something is stored", || {
-            file.metadata().is_ok_and(|metadata| metadata.len() > 60 << 20)
-        });
+        // It reads on only when it has stored what it read.
+        wait_until("something is stored", || taken.load(Ordering::Relaxed) > 60 << 20);
         signal(&child, Signal::KILL);
         child.wait().unwrap();
         let written = writer.join().unwrap();
@@ -946,14 +968,7 @@ fn a_load_whose_compaction_fails_says_that_its_lines_are_stored() {
     let home = Home::bare();
     let body = noise(3000, 1);
     run_with(&mut records(&home, ["put", "damaged"]), &body);
-    let file = home.path("store/redb");
-    let mut bytes = std::fs::read(&file).unwrap();
-    for at in 0..bytes.len() {
-        if bytes[at..].starts_with(&body) {
-            bytes[at] ^= 1;
-        }
-    }
-    std::fs::write(&file, bytes).unwrap();
+    change_in_store(&home, &body, 0);
     home.write("lines", (1..=3).map(numbered_line).collect::<String>());
     let said = fails(&home, 1, ["load", "lines", "--compact", "--quiet"]);
     assert!(
@@ -1000,10 +1015,10 @@ fn a_compacted_store_is_smaller_and_equal() {
     home.write("lines", json_lines(&pages));
     let said = ok(&home, ["load", "lines", "--body", "body"]);
     assert!(said.contains("`ibid records compact`"), "{said}");
-    let before = home.path("store/redb").metadata().unwrap().len();
+    let before = bytes_of_store(&home);
     let said = ok(&home, ["compact"]);
     assert!(said.starts_with("compressed 100 records\n"), "{said}");
-    assert!(home.path("store/redb").metadata().unwrap().len() < before, "{said}");
+    assert!(bytes_of_store(&home) < before, "{said}");
     all_are_there(&home, &pages);
     // Compaction fills a half-empty block with records of others.
     let all = ["load", "lines", "--body", "body", "--namespace", "again", "--compact"];
@@ -1096,8 +1111,10 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
     assert_eq!(got.out, "what nobody else may read");
     assert_eq!(with(password, &["compact"]).code, 0);
     assert_eq!(with(password, &["verify"]).code, 0);
-    let stored = std::fs::read(home.path("store/redb")).unwrap();
-    assert!(!stored.windows(6).any(|bytes| bytes == b"nobody"));
+    for file in files_of_store(&home) {
+        let stored = std::fs::read(file).unwrap();
+        assert!(!stored.windows(6).any(|bytes| bytes == b"nobody"));
+    }
 
     assert_eq!(with("another", &["get", "a"]).code, 5);
     let unasked = run(records(&home, ["get", "a"]).env_remove("IBID_PASSWORD"));

@@ -142,6 +142,11 @@ pub fn body_digest(body: &[u8]) -> Digest {
 }
 
 impl<'a> Record<'a> {
+    /// Returns whether encoded bytes are of a record that is stored whole. Does not check them.
+    pub fn is_whole(encoded: &[u8]) -> bool {
+        encoded.first() == Some(&TAG_WHOLE)
+    }
+
     /// Appends the record as it is stored under `number`.
     ///
     /// # Errors

@@ -1,15 +1,11 @@
-//! Verifying, counting and compacting a store.
+//! Verifying and counting what is in a store.
 
-mod compact;
 mod count;
 mod fault;
 mod sizes;
 mod statistics;
 mod verify;
-mod window;
 
-pub use compact::Compaction;
-pub(crate) use compact::{BlockNumbers, compact};
 pub(crate) use count::count;
 pub use fault::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 pub use sizes::{BodySizes, SizeClass};

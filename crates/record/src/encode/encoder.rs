@@ -15,6 +15,7 @@ use super::governor::Savings;
 use super::index::{FEATURES, NewestIndex, each_chain};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
+use crate::compact::Activity;
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::lru::LruCache;
@@ -40,6 +41,9 @@ const SYNC_WITHIN: Duration = Duration::from_secs(1);
 const NICE: i32 = 10;
 #[cfg(target_os = "linux")]
 const NICE_MAX: i32 = 19;
+/// After so many bytes of bodies deltas are written in any case, also between requests: until then the bodies that they
+/// replace take their space, and nothing of it is compressed.
+const UNWRITTEN_BYTES: u64 = 16 << 20;
 /// Records that are read ahead at once.
 const PAGE: usize = 64;
 
@@ -79,10 +83,13 @@ pub(crate) struct EncoderThread {
     writer: WriterHandle,
     feed: Arc<Feed>,
     tally: Arc<Tally>,
+    activity: Arc<Activity>,
     /// The first record that was not looked at.
     next: u64,
     /// The first record that was not looked at, as the store has it.
     next_written: u64,
+    /// Length of the bodies that were examined since deltas were written last, bytes.
+    unwritten: u64,
     namespaces: HashMap<u32, NamespaceState>,
     index: NewestIndex,
     /// Bodies of the newest records of chains, with which the next ones will be compared (dDedup
@@ -104,6 +111,7 @@ impl EncoderThread {
         writer: WriterHandle,
         feed: Arc<Feed>,
         tally: Arc<Tally>,
+        activity: Arc<Activity>,
     ) -> Self {
         EncoderThread {
             options,
@@ -112,8 +120,10 @@ impl EncoderThread {
             writer,
             feed,
             tally,
+            activity,
             next: EncoderWatermark::FIRST.next,
             next_written: EncoderWatermark::FIRST.next,
+            unwritten: 0,
             namespaces: HashMap::new(),
             index: NewestIndex::new(options.index_bytes_max, options.feature_bytes),
             cache: LruCache::new(options.source_cache_bytes),
@@ -134,6 +144,7 @@ impl EncoderThread {
             Err(failure) => failure,
         };
         // The store works without an encoder. Callers that wait for it are told why it ended.
+        self.activity.has_no_encoder();
         loop {
             match self.feed.next(None) {
                 FeedEvent::Finish(told) => {
@@ -151,9 +162,13 @@ impl EncoderThread {
             let patience = (!self.pending.is_empty()).then_some(self.options.idle_after);
             match self.feed.next(patience) {
                 FeedEvent::Record(new) => {
+                    let length = new.length;
                     self.catch_up(Some(new.number))?;
                     self.encode_or_pass_over(new)?;
-                    if self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle()) {
+                    self.activity.was_examined(length);
+                    self.unwritten += length;
+                    let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
+                    if is_due || self.unwritten >= UNWRITTEN_BYTES {
                         self.write()?;
                     }
                 }
@@ -218,6 +233,7 @@ impl EncoderThread {
                         versions_kept,
                         prior,
                         body: None,
+                        length: 0,
                     })?,
                     Err(error) => self.pass_over(error)?,
                 }
@@ -599,7 +615,7 @@ impl EncoderThread {
             Err(error @ Error::Damaged { .. }) => self.pass_over(error)?,
             written => drop(written?),
         }
-        self.next_written = self.next;
+        (self.next_written, self.unwritten) = (self.next, 0);
         Ok(())
     }
 }
@@ -622,7 +638,7 @@ impl Missed {
 
 /// Lowers the priority of this thread, where threads have their own, so that readers and the writer
 /// go first. A failure changes nothing else.
-fn yield_to_others() {
+pub(crate) fn yield_to_others() {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};

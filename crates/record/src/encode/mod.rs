@@ -22,7 +22,7 @@ mod report;
 mod settings;
 
 pub use chain::Retrieval;
-pub(crate) use encoder::EncoderThread;
+pub(crate) use encoder::{EncoderThread, yield_to_others};
 pub use governor::Governor;
 pub use report::EncodingReport;
 pub(crate) use report::Tally;

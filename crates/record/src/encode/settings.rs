@@ -71,12 +71,16 @@ pub struct Encoding {
     pub size_filter_percent: u8,
     /// Most memory for the feature index of a namespace, bytes.
     pub index_bytes_max: usize,
+    /// Bodies that may wait to be encoded, or to be [compressed together](crate::Compacting), bytes. From half of it
+    /// on, writers have to wait the longer the more there are. So files do not grow without end while the encoder
+    /// cannot keep up.
+    pub lag_bytes_max: u64,
 }
 
 impl Default for Encoding {
     /// Hops at distance 16, anchors at one position in 16, features of 64 bytes, caches of 32 and
     /// 8 MiB, reward 2, idle after 5 ms without waiting requests, the governor of dDedup, no size
-    /// filter, indexes of at most 64 MiB.
+    /// filter, indexes of at most 64 MiB, and 256 MiB that may wait.
     fn default() -> Self {
         Encoding {
             enabled: true,
@@ -92,6 +96,7 @@ impl Default for Encoding {
             governor: Governor::default(),
             size_filter_percent: 0,
             index_bytes_max: 64 << 20,
+            lag_bytes_max: 256 << 20,
         }
     }
 }
@@ -188,5 +193,11 @@ impl Encoding {
             index_bytes_max,
             ..self
         }
+    }
+
+    /// Sets [`lag_bytes_max`](Self::lag_bytes_max).
+    #[must_use]
+    pub fn with_lag_bytes_max(self, lag_bytes_max: u64) -> Self {
+        Encoding { lag_bytes_max, ..self }
     }
 }

@@ -1,6 +1,7 @@
 //! From the number of a record to its body, along the chain of records that it is a delta of.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::DeltaDecoder;
@@ -77,6 +78,8 @@ pub(crate) struct Records {
     latest: Mutex<LatestCache>,
     /// Idle decoders: at most one for each thread that reads.
     decoders: Mutex<Vec<DeltaDecoder>>,
+    /// Records that have left their blocks.
+    moved_out: AtomicU64,
 }
 
 impl Records {
@@ -86,7 +89,18 @@ impl Records {
             frames: Frames::new(frame_bytes),
             latest: Mutex::new(LruCache::new(latest_bytes)),
             decoders: Mutex::default(),
+            moved_out: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that a record is not in its block any more.
+    pub(crate) fn note_moved_out(&self) {
+        self.moved_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many records have left their blocks since the store was opened.
+    pub(crate) fn moved_out(&self) -> u64 {
+        self.moved_out.load(Ordering::Relaxed)
     }
 
     /// Shows a record to `found`, and returns whether there is one.
@@ -138,7 +152,7 @@ impl Records {
 
     /// Returns whether there is a record of this number.
     pub(crate) fn contains(&self, read: &(impl Read + ?Sized), number: u64) -> Result<bool, Error> {
-        let single = read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})?;
+        let single = read.contains(Table::Records, &number.to_be_bytes())?;
         Ok(single || places::group(read, number)?.get(number).is_some())
     }
 
@@ -146,7 +160,7 @@ impl Records {
     pub(crate) fn numbers(&self, read: &(impl Read + ?Sized), after: u64, limit: usize) -> Result<Vec<u64>, Error> {
         let mut numbers = Vec::new();
         let mut damage = None;
-        let mut single = |key: &[u8], _: &[u8]| {
+        let mut single = |key: &[u8]| {
             match key.try_into() {
                 Ok(key) => numbers.push(u64::from_be_bytes(key)),
                 Err(_) => damage = Some(Error::damaged(Table::Records, key, Damage::Misplaced)),
@@ -159,7 +173,7 @@ impl Records {
         };
         let from = after.to_be_bytes();
         let range = (Bound::Excluded(&from[..]), Bound::Unbounded);
-        read.range(Table::Records, range, Direction::Forward, &mut single)?;
+        read.keys(Table::Records, range, Direction::Forward, &mut single)?;
         if let Some(error) = damage {
             return Err(error);
         }

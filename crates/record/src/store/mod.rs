@@ -20,7 +20,8 @@ pub use options::{EngineKind, Options};
 pub(crate) use shared::Shared;
 pub use snapshot::Snapshot;
 
-use crate::audit::{self, Compaction, Statistics, Verification};
+use crate::audit::{self, Statistics, Verification};
+use crate::compact::{self, Compaction};
 use crate::encode::EncodingReport;
 use crate::engine::{Engine, LostCommits};
 use crate::error::Error;
@@ -319,6 +320,31 @@ impl Store {
         Ok(Statistics { encoding, ..counted })
     }
 
+    /// Does at once what the store does by itself when nothing is written for a while, and returns when it is done:
+    /// encodes records, compresses them together, and gives unused space back, as far as it is worth it. A program that
+    /// ends after it has written much calls this before.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
+    /// [`Error::WriterEnded`], [`Error::Damaged`]. All records can still be read.
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// for version in 0..1000 {
+    ///     pages.put(b"ibid", format!("{} {version}", "in the same place ".repeat(50)).as_bytes())?;
+    /// }
+    /// store.settle()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn settle(&self) -> Result<(), Error> {
+        self.shared.complete_snapshot()?;
+        self.finish_encoding()?;
+        self.shared.keeper(self.shared.writer()?.clone()).settle()
+    }
+
     /// Encodes all records that are not encoded yet, compresses all records together with others,
     /// and returns unused disk space. Calls `progress` with the number of bytes of records
     /// compressed since its last call; it may stop the work. Other threads may read and write
@@ -348,7 +374,7 @@ impl Store {
         shared.complete_snapshot()?;
         self.finish_encoding()?;
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
-        audit::compact(engine, &shared.records, numbers, shared.writer()?, progress)
+        compact::compact(engine, &shared.records, numbers, shared.writer()?, progress)
     }
 
     /// Returns the state of the store's log; [`None`] if it has none.

@@ -1,5 +1,6 @@
 //! The options with which a store is opened.
 
+use crate::compact::Compacting;
 use crate::encode::Encoding;
 use crate::write::request::Durability;
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub durability: Durability,
     /// How records that resemble each other are stored as deltas.
     pub encoding: Encoding,
+    /// How records are compressed together in the background.
+    pub compacting: Compacting,
     /// Whether to begin a log, which [replicas](crate::replicate) read. A store that has a log
     /// keeps it in any case.
     pub oplog: bool,
@@ -48,7 +51,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], and no log.
+    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], [`Compacting::default`], and no log.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
@@ -56,6 +59,7 @@ impl Default for Options {
             frame_cache_bytes: 16 << 20,
             durability: Durability::Sync,
             encoding: Encoding::default(),
+            compacting: Compacting::default(),
             oplog: false,
             log_entries_max: None,
         }
@@ -94,6 +98,12 @@ impl Options {
     #[must_use]
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         Options { encoding, ..self }
+    }
+
+    /// Sets [`compacting`](Self::compacting).
+    #[must_use]
+    pub fn with_compacting(self, compacting: Compacting) -> Self {
+        Options { compacting, ..self }
     }
 
     /// Sets [`oplog`](Self::oplog).

@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use super::{Options, folder};
-use crate::audit::BlockNumbers;
+use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeeperProgress};
 use crate::encode::{EncoderThread, Tally};
 use crate::engine::{self, Engine};
 use crate::error::Error;
@@ -30,7 +30,9 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) records: Arc<Records>,
     pub(super) tally: Arc<Tally>,
-    pub(super) block_numbers: BlockNumbers,
+    pub(super) block_numbers: Arc<BlockNumbers>,
+    activity: Arc<Activity>,
+    compacting: Compacting,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,
     /// [`None`] only while it is dropped, which ends the writer.
@@ -39,6 +41,7 @@ pub(crate) struct Shared {
     /// [`None`] if nothing is encoded.
     pub(super) feed: Option<Arc<Feed>>,
     encoder_thread: Option<JoinHandle<()>>,
+    keeper_thread: Option<JoinHandle<()>>,
 }
 
 impl Shared {
@@ -54,6 +57,7 @@ impl Shared {
         let frame_bytes = options.frame_cache_bytes / 8;
         let records = Arc::new(Records::new(frame_bytes, options.frame_cache_bytes - frame_bytes));
         let tally = Arc::new(Tally::default());
+        let activity = Arc::new(Activity::new(next.record, options.encoding.lag_bytes_max));
         let (requests, queue) = sync_channel(QUEUE);
         let handle = WriterHandle::new(requests, feed.clone());
         let writer = Writer {
@@ -66,26 +70,51 @@ impl Shared {
             interval: options.encoding.interval,
             log_entries_max: options.log_entries_max,
             sync: PendingSync::default(),
+            activity: activity.clone(),
         };
         let writer_thread = spawn(path, "ibid-record", move || writer.run())?;
         let mut shared = Shared {
             engine,
             records,
             tally,
-            block_numbers: BlockNumbers::default(),
+            block_numbers: Arc::default(),
+            activity,
+            compacting: options.compacting,
             completeness,
             durability: options.durability,
             writer: Some(handle.clone()),
             writer_thread: Some(writer_thread),
             feed,
             encoder_thread: None,
+            keeper_thread: None,
         };
+        if !options.compacting.enabled {
+            shared.activity.has_no_keeper();
+        } else {
+            let keeper = shared.keeper(handle.clone());
+            shared.keeper_thread = Some(spawn(path, "ibid-compact", move || keeper.run())?);
+        }
         if let Some(feed) = shared.feed.clone() {
             let (engine, records) = (shared.engine.clone(), shared.records.clone());
-            let encoder = EncoderThread::new(options.encoding, engine, records, handle, feed, shared.tally.clone());
+            let (tally, activity) = (shared.tally.clone(), shared.activity.clone());
+            let encoder = EncoderThread::new(options.encoding, engine, records, handle, feed, tally, activity);
             shared.encoder_thread = Some(spawn(path, "ibid-encode", move || encoder.run())?);
         }
         Ok(shared)
+    }
+
+    /// Returns a keeper, which has done nothing yet.
+    pub(super) fn keeper(&self, writer: WriterHandle) -> Keeper {
+        Keeper {
+            settings: self.compacting,
+            engine: self.engine.clone(),
+            records: self.records.clone(),
+            numbers: self.block_numbers.clone(),
+            writer,
+            activity: self.activity.clone(),
+            encodes: self.feed.is_some(),
+            progress: KeeperProgress::default(),
+        }
     }
 
     /// Returns a snapshot of the engine, unless the store has only a part of its primary's
@@ -112,7 +141,9 @@ impl Shared {
     /// Commits all of `changes`, or none. Returns for each operation the number of the record that it
     /// wrote, if it wrote one.
     pub(super) fn commit(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        match self.ask(Command::Batch(changes), durability)? {
+        let command = Command::Batch(changes);
+        self.activity.give_way(command.bytes() as u64);
+        match self.ask(command, durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
             Outcome::Namespace(_) | Outcome::Fenced(_) | Outcome::Done => {
                 unreachable!("the outcome is of the kind that was asked for")
@@ -137,7 +168,11 @@ fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Resul
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The encoder ends first, because it sends its deltas to the writer.
+        // These end first, because they send commands to the writer.
+        self.activity.end();
+        if let Some(keeper) = self.keeper_thread.take() {
+            let _ = keeper.join();
+        }
         if let Some(feed) = &self.feed {
             feed.end();
         }

@@ -25,6 +25,8 @@ pub(crate) struct NewRecord {
     pub(crate) prior: Option<Prior>,
     /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
+    /// Length of its body, and of those before it that were dropped here, bytes.
+    pub(crate) length: u64,
 }
 
 /// What the encoder does next.
@@ -48,6 +50,8 @@ pub(crate) struct Feed {
 struct State {
     records: VecDeque<NewRecord>,
     bytes: usize,
+    /// Length of the bodies that were dropped since a record was taken out last, bytes.
+    dropped_length: u64,
     finish: VecDeque<SyncSender<Result<(), Error>>>,
     ended: bool,
     /// Requests that wait for the writer, or that it is committing.
@@ -69,8 +73,10 @@ impl Feed {
         for mut record in new {
             if state.records.len() == RECORDS_MAX {
                 // The encoder notices the gap between numbers.
-                let oldest = state.records.pop_front();
-                state.bytes -= oldest.and_then(|oldest| oldest.body).map_or(0, |body| body.len());
+                if let Some(oldest) = state.records.pop_front() {
+                    state.bytes -= oldest.body.map_or(0, |body| body.len());
+                    state.dropped_length += oldest.length;
+                }
             }
             let length = record.body.as_ref().map_or(0, Vec::len);
             if state.bytes + length > BYTES_MAX {
@@ -113,8 +119,9 @@ impl Feed {
             if state.ended {
                 return FeedEvent::End;
             }
-            if let Some(record) = state.records.pop_front() {
+            if let Some(mut record) = state.records.pop_front() {
                 state.bytes -= record.body.as_ref().map_or(0, Vec::len);
+                record.length += std::mem::take(&mut state.dropped_length);
                 return FeedEvent::Record(record);
             }
             if let Some(told) = state.finish.pop_front() {

@@ -5,6 +5,7 @@ use ibid_format::record::Places;
 use crate::engine::{Table, Transaction};
 use crate::error::Error;
 use crate::read::places;
+use crate::read::records::Records;
 
 /// Writes the places of a group of records.
 pub(crate) fn put(transaction: &mut dyn Transaction, group: u64, places: &Places) -> Result<(), Error> {
@@ -18,11 +19,12 @@ pub(crate) fn put(transaction: &mut dyn Transaction, group: u64, places: &Places
 }
 
 /// Removes the place of a record, which is in no block any more.
-pub(crate) fn remove(transaction: &mut dyn Transaction, number: u64) -> Result<(), Error> {
+pub(crate) fn remove(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<(), Error> {
     let mut places = places::group(transaction, number)?;
     if places.get(number).is_some() {
         places.set(number, None);
         put(transaction, Places::group_of(number).0, &places)?;
+        records.note_moved_out();
     }
     Ok(())
 }

@@ -85,6 +85,6 @@ fn remove(transaction: &mut dyn Transaction, records: &Records, number: u64) -> 
     let key = number.to_be_bytes();
     transaction.delete(Table::Records, &key)?;
     transaction.delete(Table::Chains, &key)?;
-    places::remove(transaction, number)?;
+    places::remove(transaction, records, number)?;
     Ok(base)
 }

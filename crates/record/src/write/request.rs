@@ -66,7 +66,22 @@ impl Command {
             | Command::Sync => 0,
         }
     }
+
+    /// Returns about how many bytes of records it changes, at least 1 if any; 0 for a command of the keeper.
+    pub(crate) fn changed_bytes(&self) -> u64 {
+        let bytes = match self {
+            Command::Batch(_) => self.bytes(),
+            Command::Encode(encoded) => encoded.rewrites.iter().map(|rewrite| rewrite.delta.len()).sum(),
+            Command::Log(LogCommand::StorePart(_)) => PART_BYTES,
+            Command::Log(_) => self.bytes(),
+            Command::Namespace(..) | Command::AddBlock(_) | Command::RemoveBlocks(_) | Command::Sync => return 0,
+        };
+        bytes as u64 + 1
+    }
 }
+
+/// About the bytes of a part of the contents that a replica receives.
+const PART_BYTES: usize = 1 << 20;
 
 pub(crate) enum Outcome {
     /// For each operation of a batch the record that it wrote, if it wrote one.

@@ -64,7 +64,7 @@ pub(crate) fn apply_rewrites(
             continue;
         };
         transaction.put(Table::Records, &key, &bytes)?;
-        places::remove(transaction, rewrite.number)?;
+        places::remove(transaction, records, rewrite.number)?;
         references::add(transaction, rewrite.base)?;
         if let Some(base) = base_before {
             references::subtract(transaction, records, base)?;

@@ -15,6 +15,7 @@ use super::execute::{State, execute};
 use super::feed::{Feed, NewRecord};
 use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Written};
 use super::{oplog, truncate};
+use crate::compact::Activity;
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 use crate::error::Error;
 use crate::log::{Completeness, state};
@@ -38,6 +39,7 @@ pub(crate) struct Writer {
     /// Entries of the log to keep; all without a number.
     pub(crate) log_entries_max: Option<u64>,
     pub(crate) sync: PendingSync,
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// The commits that are not synced yet.
@@ -157,6 +159,13 @@ impl Writer {
         self.state = committed.state;
         self.completeness.set(state::is_incomplete(self.state.log.as_ref()));
         self.set_sync(is_synced, &group);
+        let changed: u64 = group
+            .iter()
+            .map(|Grouped { request, .. }| request.command.changed_bytes())
+            .sum();
+        if changed > 0 {
+            self.activity.committed(changed, self.state.next.record);
+        }
         self.tell(group, committed.outcomes);
         Ok(())
     }
@@ -228,7 +237,8 @@ impl Writer {
             if let (Some(feed), Command::Batch(changes), Ok(Outcome::Written(written))) =
                 (&self.feed, request.command, &outcome)
             {
-                feed.push(changes.operations.into_iter().zip(written).filter_map(new_record));
+                let new = changes.operations.into_iter().zip(written).filter_map(new_record);
+                feed.push(new.inspect(|new| self.activity.waits_for_encoder(new.length)));
             }
             // A caller that has gone away needs no answer.
             let _ = request.outcome.send(outcome);
@@ -258,6 +268,7 @@ fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<New
         namespace: operation.target.number,
         versions_kept: operation.target.versions_kept,
         prior: written.prior,
+        length: body.len() as u64,
         body: Some(body),
     })
 }

@@ -243,8 +243,8 @@ impl Loader<'_> {
             let worked = committer.join();
             let (done, failed) = worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let failed = match (failed, &ended) {
-                // The encoder works in the background, and ends with the program.
-                (Ok(()), Ended::AtTheEnd) => store.finish_encoding(),
+                // What works in the background ends with the program.
+                (Ok(()), Ended::AtTheEnd) => store.settle(),
                 (failed, _) => failed,
             };
             Ok((

@@ -25,7 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_record::{Argon2Cost, Condition, Encoding, Error, Namespace, Options, Store};
+use ibid_record::{Argon2Cost, Compacting, Condition, Encoding, Error, Namespace, Options, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
 
@@ -121,12 +121,13 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the options for commands that only read: without the encoder, which writes.
+/// Returns the options for commands that only read: without what works in the background, which writes.
 fn options(context: &Context) -> Options {
     // The rest is for buffers. The engine copies them while it commits.
     Options::default()
         .with_cache_bytes(part(context, 4))
         .with_encoding(Encoding::default().with_enabled(false))
+        .with_compacting(Compacting::default().with_enabled(false))
 }
 
 fn options_to_store(context: &Context) -> Options {
@@ -135,7 +136,9 @@ fn options_to_store(context: &Context) -> Options {
         .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
         .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)));
-    options(context).with_encoding(encoding)
+    let usual = Compacting::default();
+    let compacting = usual.with_recent_bytes(usual.recent_bytes.min(part(context, 16)));
+    options(context).with_encoding(encoding).with_compacting(compacting)
 }
 
 /// Returns a part of the memory limit, bytes.

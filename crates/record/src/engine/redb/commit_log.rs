@@ -149,8 +149,8 @@ impl CommitLog {
         }
     }
 
-    /// Shows the changes of all commits that the engine does not have, each with the place of its value in the file, and
-    /// returns what there is. The next commit follows the last of them.
+    /// Shows the changes of all commits that the engine does not have, each with the place of its value in the file,
+    /// and returns what there is. The next commit follows the last of them.
     pub(super) fn repeat(
         &mut self,
         each: &mut dyn FnMut(Table, &CommitChange<'_>, u64) -> Result<(), EngineError>,
@@ -310,8 +310,8 @@ impl CommitLog {
         }
     }
 
-    /// Continues at `start` in this segment, since redb's file has all commits. `gives_back` gives the disk back what is
-    /// not used; what a large commit took is given back in any case.
+    /// Continues at `start` in this segment, since redb's file has all commits. `gives_back` gives the disk back what
+    /// is not used; what a large commit took is given back in any case.
     pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
         (self.begin, self.end) = (start.offset, start.offset);
         (self.changes, self.synced, self.has_unsynced_values) = (0, self.last, false);

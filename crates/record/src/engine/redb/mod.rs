@@ -35,8 +35,8 @@ const CACHE_BYTES_MIN: usize = 1 << 20;
 /// Longest value, bytes: what [`Transaction::put`] promises, with a seal. redb itself takes ten
 /// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
-/// Values from this length on are placed in segments, bytes. Shorter ones are read faster from redb's pages.
-const PLACED_BYTES_MIN: usize = 512;
+/// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
+const PLACED_BYTES_MIN: usize = 64;
 /// A segment is followed by another from this length on, bytes, or from the share below of all segments.
 const SEGMENT_BYTES: u64 = 32 << 20;
 /// Of so many parts of the length of all segments, one makes a segment long: so there are few however large the store.
@@ -54,6 +54,8 @@ const SEGMENT_ENTRIES: Definition = TableDefinition::new("segments");
 
 /// All tables of a transaction, in the order of [`Table::ALL`].
 type Tables<'t> = Vec<redb::Table<'t, &'static [u8], &'static [u8]>>;
+/// Is called with each key of a range, and what redb stores of its value, until it breaks.
+type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// Whether values of a table may be placed in segments. Then redb has a [`StoredValue`] of each, in a table of another
@@ -76,7 +78,7 @@ fn definition(table: Table) -> Definition {
 /// log that is not synced: they may be lost if the machine stops without [`sync`](Engine::sync). After a crash, opening
 /// it repeats the commits since redb's file was synced last, which are at most 32 MiB and the largest one.
 ///
-/// Records and blocks of 512 bytes and more are written once, into the log. redb's file has their places, and the
+/// Records and blocks of 64 bytes and more are written once, into the log. redb's file has their places, and the
 /// log's segments stay as long as there is a value in them.
 pub struct Redb {
     /// [`None`] only while it is dropped. Compacting takes the lock for writing.
@@ -100,6 +102,10 @@ struct Journal {
     removed: BTreeSet<u64>,
     /// Segments of which nothing can be moved, because something is damaged.
     stuck: BTreeSet<u64>,
+    /// From which length on a segment is followed by another, bytes.
+    segment_bytes: u64,
+    /// Length of redb's file after it was compacted last, bytes; 0 before the first time.
+    compacted_bytes: u64,
     /// Whether values have ever been placed in the log's segment: a snapshot may need one that nothing else does.
     had_values: bool,
 }
@@ -115,6 +121,8 @@ impl Journal {
             lengths: BTreeMap::new(),
             removed: BTreeSet::new(),
             stuck: BTreeSet::new(),
+            segment_bytes: SEGMENT_BYTES,
+            compacted_bytes: 0,
             had_values: false,
         }
     }
@@ -132,7 +140,7 @@ impl Journal {
     /// Whether the log has to go on in another segment.
     fn is_segment_full(&self) -> bool {
         let all = self.lengths.values().sum::<u64>() + self.log.end();
-        self.log.segment() == EARLIER_LOG || self.log.end() >= SEGMENT_BYTES.max(all / SEGMENTS)
+        self.log.segment() == EARLIER_LOG || self.log.end() >= self.segment_bytes.max(all / SEGMENTS)
     }
 
     /// Whether there is a segment in which nothing is left.
@@ -160,6 +168,14 @@ impl Redb {
     #[must_use]
     pub fn with_log_bytes(self, bytes: u64) -> Self {
         self.lock_journal().log.set_long(bytes);
+        self
+    }
+
+    /// Sets from which length on a segment is followed by another, bytes. With less, what is not used is given back in
+    /// smaller pieces, and there are more files. Default: 32 MiB, or more in a large store.
+    #[must_use]
+    pub fn with_segment_bytes(self, bytes: u64) -> Self {
+        self.lock_journal().segment_bytes = bytes;
         self
     }
 
@@ -236,8 +252,8 @@ impl Redb {
         transaction.commit().map_err(|error| failed(error.into()))
     }
 
-    /// Commits a transaction so that redb's file has everything. The log begins anew, in another segment if it `moves_on`
-    /// or if the segment is full. Removes the segments in which nothing is left.
+    /// Commits a transaction so that redb's file has everything. The log begins anew, in another segment if it
+    /// `moves_on` or if the segment is full. Removes the segments in which nothing is left.
     fn finish_synced(
         &self,
         mut transaction: WriteTransaction,
@@ -297,6 +313,23 @@ impl Redb {
             journal.removed.insert(segment);
         }
         Ok(())
+    }
+
+    /// Makes redb's file as short as it can be. Reads and writes wait meanwhile.
+    fn compact_redb(&self) -> Result<(), EngineError> {
+        // redb moves nothing as long as there are commits that are not synced.
+        self.checkpoint(false)?;
+        let compacted = {
+            let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+            let database = database.as_mut().expect("the database is there until it is dropped");
+            database.compact()
+        };
+        match compacted {
+            // While snapshots are open nothing can be moved.
+            Ok(_) | Err(CompactionError::TransactionInProgress) => {}
+            Err(error) => return Err(self.failed("compact", error.into())),
+        }
+        self.checkpoint(false)
     }
 
     /// Syncs redb's file, so that it has all commits, and gives back what the log took of the disk.
@@ -420,18 +453,7 @@ impl Engine for Redb {
 
     fn compact(&self) -> Result<(), EngineError> {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
-        let compacted = {
-            let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-            let database = database.as_mut().expect("the database is there until it is dropped");
-            database.compact()
-        };
-        let compacted = match compacted {
-            // While snapshots are open nothing can be moved.
-            Ok(_) | Err(CompactionError::TransactionInProgress) => Ok(()),
-            Err(error) => Err(self.failed("compact", error.into())),
-        };
-        let compacted = compacted.and_then(|()| self.checkpoint(false));
-        compacted.map_err(|error| self.write_failed(error))
+        self.compact_redb().map_err(|error| self.write_failed(error))
     }
 }
 
@@ -688,7 +710,7 @@ fn range(
     path: &Path,
     keys: KeyRange<'_>,
     direction: Direction,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>,
+    each: EachStored<'_>,
 ) -> Result<(), EngineError> {
     if is_void(&keys) {
         return Ok(());

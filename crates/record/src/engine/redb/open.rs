@@ -45,8 +45,8 @@ struct LogState {
 }
 
 impl Redb {
-    /// Opens the file, or makes it. The segments of its log are beside it, in a folder of the same name with `.segments`
-    /// behind it. Caches pages up to `cache_bytes`.
+    /// Opens the file, or makes it. The segments of its log are beside it, in a folder of the same name with
+    /// `.segments` behind it. Caches pages up to `cache_bytes`.
     ///
     /// # Errors
     /// [`EngineError::InUse`] if it is open already; [`EngineError::Damaged`] or

@@ -3,15 +3,20 @@
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
+use redb::ReadableDatabase;
 
 use super::{Journal, Redb, definition, is_placed, range, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
-use redb::ReadableDatabase;
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
 const MOVED_BYTES: u64 = 1 << 20;
 /// Places that are looked for at once, so that they take little memory.
 const PLACES: usize = 1 << 16;
+
+/// A file of redb that is shorter is compacted by the way: that takes about 100 ms.
+const SHORT_FILE_BYTES: u64 = 64 << 20;
+/// What redb's file may have of unused pages in any case, bytes.
+const SLACK_BYTES: u64 = 2 << 20;
 
 /// A value that is to be moved.
 struct Found {
@@ -21,13 +26,12 @@ struct Found {
 }
 
 impl Journal {
-    /// Returns the segment whose rest costs least to move, if too much of all segments is unused.
-    fn worth_moving(&self, thorough: bool) -> Option<u64> {
+    /// Returns the segment before `end` whose rest costs least to move, if too much of all segments is unused.
+    fn worth_moving(&self, end: u64, thorough: bool) -> Option<u64> {
         let used: u64 = self.used.values().sum();
-        let unused_max = if thorough {
-            (1 << 20) + used / 64
-        } else {
-            (8 << 20) + used / 8
+        let unused_max = match thorough {
+            true => self.segment_bytes / 32 + used / 64,
+            false => self.segment_bytes / 4 + used / 8,
         };
         let unused = |(&segment, &length): (&u64, &u64)| {
             let unused = length.saturating_sub(COMMIT_LOG_COMMITS_AT + self.used(segment));
@@ -38,7 +42,11 @@ impl Journal {
             return None;
         }
         let others = self.lengths.iter().map(unused);
-        let others = others.filter(|(segment, unused, _)| *unused > 0 && !self.stuck.contains(segment));
+        let parts = if thorough { 32 } else { 8 };
+        let is_worth_it = |&(segment, unused, length): &(u64, u64, u64)| {
+            segment < end && unused > length / parts && !self.stuck.contains(&segment)
+        };
+        let others = others.filter(is_worth_it);
         let most = others.max_by_key(|&(_, unused, length)| u128::from(unused) * 1000 / u128::from(length));
         most.map(|(segment, _, _)| segment)
     }
@@ -47,7 +55,7 @@ impl Journal {
     fn is_worn(&self) -> bool {
         let length = self.log.end() - COMMIT_LOG_COMMITS_AT;
         let unused = length.saturating_sub(self.used(self.log.segment()));
-        unused > 1 << 20 && unused > length / 8
+        unused > self.segment_bytes / 32 && unused > length / 8
     }
 }
 
@@ -59,8 +67,10 @@ impl Redb {
         if thorough && self.lock_journal().is_worn() {
             self.checkpoint(true)?;
         }
+        // What is moved is not moved again.
+        let end = self.lock_journal().log.segment();
         loop {
-            let Some(segment) = self.lock_journal().worth_moving(thorough) else {
+            let Some(segment) = self.lock_journal().worth_moving(end, thorough) else {
                 break;
             };
             if self.move_values(segment, pause)?.is_break() {
@@ -75,8 +85,22 @@ impl Redb {
                 journal.lengths.remove(&segment);
             }
         }
-        let is_removable = self.lock_journal().has_unused();
-        if is_removable { self.checkpoint(false) } else { Ok(()) }
+        if self.lock_journal().has_unused() {
+            self.checkpoint(false)?;
+        }
+        if thorough { self.compact_short_file() } else { Ok(()) }
+    }
+
+    /// Compacts redb's file if it has grown much since the last time, and is so short that nobody waits long.
+    fn compact_short_file(&self) -> Result<(), EngineError> {
+        let length = || segments::file_length(&self.path);
+        let before = self.lock_journal().compacted_bytes;
+        if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length()) {
+            return Ok(());
+        }
+        self.compact_redb()?;
+        self.lock_journal().compacted_bytes = length();
+        Ok(())
     }
 
     /// Writes all values of a segment into the log again.

@@ -83,6 +83,11 @@ impl Folder {
     }
 }
 
+/// Returns the length of a file, bytes; 0 if it is on another storage.
+pub(super) fn file_length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

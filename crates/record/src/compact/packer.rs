@@ -1,4 +1,4 @@
-//! Compressing records together, and returning unused disk space.
+//! Moving records into blocks.
 //!
 //! The deltas of a chain are in one frame, newest first. They compress well together, and few
 //! frames are decompressed for an old version. The latest version of a key has a frame of its own
@@ -6,15 +6,16 @@
 
 use std::cmp::Reverse;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
     frames_of_block, records_of_block, records_of_frame,
 };
 
+use super::Compaction;
 use super::window::Window;
-use crate::engine::{Direction, Engine, Snapshot, Table};
+use crate::engine::{Direction, Snapshot, Table};
 use crate::error::Error;
 use crate::read::places;
 use crate::read::records::Records;
@@ -22,7 +23,7 @@ use crate::write::block;
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
 
-/// Bytes of a block. With what redb stores beside it, it fills a page of 128 KiB.
+/// Bytes of a block. With what an engine stores beside it, it fills a page of 128 KiB.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
 /// Bytes of records that are compressed together. Of revisions of wiki pages, 16 KiB stored 8 %
 /// more and 256 KiB 6 % less, with four times the time to read a record.
@@ -35,93 +36,72 @@ const OPEN_BLOCKS: usize = 8;
 /// The level of zstd. Of wiki pages, 3 stored 5 % more in a fifth of the time, and 19 stored 5 %
 /// less in ten times the time.
 const LEVEL: i32 = 9;
-/// A block is compressed anew if it still holds less than this percentage of its records.
-const USE_PERCENT_MIN: u64 = 75;
-
-/// The result of compacting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Compaction {
-    /// Records that were moved into blocks.
-    pub records: u64,
-    /// Bytes of these records before, without the engine's overhead.
-    pub bytes_before: u64,
-    /// Bytes of the blocks that they are in now.
-    pub bytes_after: u64,
-    /// Blocks that were compressed anew or removed.
-    pub blocks_freed: u64,
-}
+const LEVEL_IN_A_HURRY: i32 = 3;
+/// A block is compressed anew if it still holds less than this percentage of its records: when nobody waits for it, and
+/// while others write.
+const USE_PERCENT_MIN: u64 = 85;
+const USE_PERCENT_MIN_IN_A_HURRY: u64 = 50;
+/// So many short blocks are worth merging in the background.
+const SHORT_BLOCKS: usize = 32;
 
 /// Gives blocks their numbers. No number is given twice while the store is open, because readers
-/// cache frames by the number of their block.
+/// cache frames by the number of their block. Who holds the lock is the only one who makes blocks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockNumbers {
-    last: AtomicU64,
+    last: Mutex<u64>,
 }
 
 impl BlockNumbers {
-    fn next(&self, read: &dyn Snapshot) -> Result<u64, Error> {
-        let mut stored = 0;
-        let mut each = |key: &[u8], _: &[u8]| {
-            stored = key.try_into().map_or(0, u64::from_be_bytes);
-            ControlFlow::Break(())
-        };
-        let everything = (Bound::Unbounded, Bound::Unbounded);
-        read.range(Table::Blocks, everything, Direction::Backward, &mut each)?;
-        self.last.fetch_max(stored, Ordering::Relaxed);
-        Ok(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(super) fn lock(&self) -> MutexGuard<'_, u64> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Compresses all records together with others, and returns unused disk space. Calls `progress`
-/// with the number of bytes of records compressed since its last call; it may stop the work.
-pub(crate) fn compact(
-    engine: &dyn Engine,
-    records: &Records,
-    numbers: &BlockNumbers,
-    writer: &WriterHandle,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Compaction, Error> {
-    let snapshot = engine.snapshot()?;
-    let mut compactor = Compactor {
-        read: &*snapshot,
-        records,
-        numbers,
-        writer,
-        window: Window::default(),
-        old_frame: OpenFrame::new(),
-        latest_frame: OpenFrame::new(),
-        blocks: Vec::new(),
-        done: Compaction::default(),
-    };
-    let freed = compactor.read_worn_blocks()?;
-    let mut after = 0;
-    let mut stopped = false;
-    while !stopped && let Some(last) = compactor.read_window(after)? {
-        stopped = progress(compactor.window.bytes() as u64).is_break();
-        after = last;
-        compactor.compress_window()?;
-    }
-    compactor.finish()?;
-    let mut done = compactor.done;
-    if !freed.is_empty() {
-        done.blocks_freed = freed.len() as u64;
-        writer.ask(Command::RemoveBlocks(freed), Durability::None)?;
-    }
-    drop(snapshot);
-    engine.compact()?;
-    Ok(done)
+/// Who has records moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// The keeper, with the records of a short time. Its blocks have odd numbers.
+    Background,
+    /// The same, while others wait for it.
+    Hurry,
+    /// A user, who has all records compressed as well as possible, also those in the keeper's blocks. Then blocks have
+    /// even numbers.
+    Request,
 }
 
-struct Compactor<'c> {
+impl Occasion {
+    fn use_percent_min(self) -> u64 {
+        match self {
+            Occasion::Background | Occasion::Request => USE_PERCENT_MIN,
+            Occasion::Hurry => USE_PERCENT_MIN_IN_A_HURRY,
+        }
+    }
+
+    fn level(self) -> i32 {
+        match self {
+            Occasion::Background | Occasion::Request => LEVEL,
+            Occasion::Hurry => LEVEL_IN_A_HURRY,
+        }
+    }
+}
+
+/// Moves records into blocks.
+pub(super) struct Packer<'c> {
     read: &'c dyn Snapshot,
     records: &'c Records,
-    numbers: &'c BlockNumbers,
+    last_block: &'c mut u64,
     writer: &'c WriterHandle,
+    /// Is called after each frame, and may end the work.
+    pace: &'c mut dyn FnMut() -> ControlFlow<()>,
+    ended: bool,
+    occasion: Occasion,
+    /// The first damage that was found. What is damaged stays where it is.
+    damage: Option<Error>,
     window: Window,
     old_frame: OpenFrame,
     latest_frame: OpenFrame,
     blocks: Vec<OpenBlock>,
+    in_blocks: u64,
     done: Compaction,
 }
 
@@ -152,9 +132,9 @@ enum Kind {
 }
 
 impl OpenFrame {
-    fn new() -> Self {
+    fn new(level: i32) -> Self {
         OpenFrame {
-            frame: BlockFrameBuilder::new(LEVEL),
+            frame: BlockFrameBuilder::new(level),
             records: Vec::new(),
         }
     }
@@ -167,39 +147,142 @@ impl OpenFrame {
     }
 }
 
-impl Compactor<'_> {
+impl<'c> Packer<'c> {
+    /// Moves records of a snapshot. Calls `pace` after each frame; it may end the work.
+    pub(super) fn new(
+        read: &'c dyn Snapshot,
+        records: &'c Records,
+        last_block: &'c mut u64,
+        writer: &'c WriterHandle,
+        occasion: Occasion,
+        pace: &'c mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Self {
+        Packer {
+            read,
+            records,
+            last_block,
+            writer,
+            pace,
+            ended: false,
+            occasion,
+            damage: None,
+            window: Window::default(),
+            old_frame: OpenFrame::new(occasion.level()),
+            latest_frame: OpenFrame::new(occasion.level()),
+            blocks: Vec::new(),
+            in_blocks: 0,
+            done: Compaction::default(),
+        }
+    }
+
+    /// Returns how many records were in blocks when these were looked through.
+    pub(super) fn records_in_blocks(&self) -> u64 {
+        self.in_blocks
+    }
+
+    /// Whether `pace` has ended the work.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes of the records that it has read and not compressed yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.window.bytes()
+    }
+
+    /// Moves all single records after number `after` and before `below`. Calls `progress` with the number of bytes of
+    /// records compressed since its last call; it may stop the work.
+    pub(super) fn pack_all(
+        &mut self,
+        mut after: u64,
+        below: u64,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        while !self.ended
+            && let Some(last) = self.read_window(after, below, true)?
+        {
+            let stopped = progress(self.window.bytes() as u64).is_break();
+            after = last;
+            self.compress_window()?;
+            if stopped {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes blocks if no record is in them any more. Returns what was done, and the first damage that was found.
+    pub(super) fn remove_blocks(self, blocks: Vec<u64>) -> Result<(Compaction, Option<Error>), Error> {
+        let mut done = self.done;
+        if !blocks.is_empty() {
+            done.blocks_freed = blocks.len() as u64;
+            self.writer.ask(Command::RemoveBlocks(blocks), Durability::None)?;
+        }
+        Ok((done, self.damage))
+    }
+
+    /// Notes damage, and passes over what is damaged. Returns other errors.
+    fn pass_over(&mut self, looked: Result<(), Error>) -> Result<(), Error> {
+        note(&mut self.damage, looked)
+    }
+
+    /// Returns a number for a block.
+    fn next_block(&mut self) -> Result<u64, Error> {
+        let mut stored = 0;
+        let mut each = |key: &[u8]| {
+            stored = key.try_into().map_or(0, u64::from_be_bytes);
+            ControlFlow::Break(())
+        };
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        self.read
+            .keys(Table::Blocks, everything, Direction::Backward, &mut each)?;
+        let next = stored.max(*self.last_block) + 1;
+        let is_odd = self.occasion != Occasion::Request;
+        *self.last_block = next + u64::from(next.is_multiple_of(2) == is_odd);
+        Ok(*self.last_block)
+    }
+
     /// Adds the records of blocks that are not worth keeping to the window. Returns these blocks,
     /// and those that no record is in. Reads only the heads of the others.
-    fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
+    pub(super) fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
         let used = block::records_by_block(self.read)?;
+        self.in_blocks = used.values().sum();
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
+        let (occasion, damage) = (self.occasion, &mut self.damage);
+        let is_redone = |number: u64| occasion == Occasion::Request && !number.is_multiple_of(2);
         let mut failed = Ok(());
         let mut each = |key: &[u8], block: &[u8]| {
             let number = key.try_into().map_or(0, u64::from_be_bytes);
             let used = used.get(&number).copied().unwrap_or(0);
             match records_of_block(number, block) {
                 Ok(_) if used == 0 => unused.push(number),
-                Ok(records) if used * 100 < records * USE_PERCENT_MIN => worn.push(number),
+                Ok(_) if is_redone(number) => worn.push(number),
+                Ok(records) if used * 100 < records * occasion.use_percent_min() => worn.push(number),
                 Ok(_) if block.len() < BLOCK_BYTES / 2 => short.push(number),
                 Ok(_) => {}
-                Err(error) => failed = Err(Error::damaged(Table::Blocks, key, error)),
+                Err(error) => failed = note(damage, Err(Error::damaged(Table::Blocks, key, error))),
             }
-            if failed.is_ok() {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
+            ControlFlow::Continue(())
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
         self.read
             .range(Table::Blocks, everything, Direction::Forward, &mut each)?;
         failed?;
-        // A single short block would be as short as before.
-        if short.len() > 1 || !worn.is_empty() || self.has_single_records()? {
+        let are_merged = match occasion {
+            // A single short block would be as short as before.
+            Occasion::Request => short.len() > 1 || !worn.is_empty() || self.has_single_records()?,
+            Occasion::Background | Occasion::Hurry => short.len() >= SHORT_BLOCKS,
+        };
+        if are_merged {
             worn.append(&mut short);
         }
         for &block in &worn {
-            self.read_block(block)?;
+            let read = self.read_block(block);
+            self.pass_over(read)?;
+            if self.ended {
+                // What was not moved keeps its block.
+                break;
+            }
         }
         unused.append(&mut worn);
         Ok(unused)
@@ -208,13 +291,13 @@ impl Compactor<'_> {
     /// Returns whether any record is in no block.
     fn has_single_records(&self) -> Result<bool, Error> {
         let mut found = false;
-        let mut each = |_: &[u8], _: &[u8]| {
+        let mut each = |_: &[u8]| {
             found = true;
             ControlFlow::Break(())
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
         self.read
-            .range(Table::Records, everything, Direction::Forward, &mut each)?;
+            .keys(Table::Records, everything, Direction::Forward, &mut each)?;
         Ok(found)
     }
 
@@ -240,7 +323,7 @@ impl Compactor<'_> {
         read.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
         for (number, frame, record) in records {
             let place = Place { block, frame };
-            let single = self.read.get(Table::Records, &number.to_be_bytes(), &mut |_| {})?;
+            let single = self.read.contains(Table::Records, &number.to_be_bytes())?;
             if single || places::group(self.read, number)?.get(number) != Some(place) {
                 continue;
             }
@@ -255,40 +338,65 @@ impl Compactor<'_> {
         Ok(())
     }
 
-    /// Adds records that are in no block, after number `after`, until the window is full. Returns
-    /// the number of the last; [`None`] if there was none.
-    fn read_window(&mut self, after: u64) -> Result<Option<u64>, Error> {
+    /// Returns the bytes of all records before `below` that are stored whole and are in no block.
+    pub(super) fn whole_bytes(&self, below: u64) -> Result<u64, Error> {
+        let mut bytes = 0;
+        let mut each = |_: &[u8], value: &[u8]| {
+            bytes += value.len() as u64 * u64::from(Record::is_whole(value));
+            ControlFlow::Continue(())
+        };
+        let to = below.to_be_bytes();
+        let range = (Bound::Unbounded, Bound::Excluded(&to[..]));
+        self.read.range(Table::Records, range, Direction::Forward, &mut each)?;
+        Ok(bytes)
+    }
+
+    /// Adds records that are in no block, after number `after` and before `below`, until the window is
+    /// full; without those that are stored whole unless these are `with_whole`. Returns the number of the last that it
+    /// looked at; [`None`] if there was none.
+    pub(super) fn read_window(&mut self, after: u64, below: u64, with_whole: bool) -> Result<Option<u64>, Error> {
+        if after >= below {
+            return Ok(None); // no number is between them
+        }
         let mut last = None;
         let mut failed = Ok(());
-        let (read, records, window) = (self.read, self.records, &mut self.window);
+        let (read, records, window, damage) = (self.read, self.records, &mut self.window, &mut self.damage);
         let mut each = |key: &[u8], value: &[u8]| {
             let number = key.try_into().map_or(0, u64::from_be_bytes);
             last = Some(number);
-            failed = (|| {
+            if !with_whole && Record::is_whole(value) {
+                return ControlFlow::Continue(());
+            }
+            let pushed = (|| {
                 let record = Record::decode(number, value);
                 let record = record.map_err(|error| Error::damaged(Table::Records, key, error))?;
                 let is_latest = is_latest(read, records, number, &record)?;
                 let check = value.last_chunk().copied().unwrap_or_default();
                 window.push(number, &record, is_latest, Origin::Single(check))
             })();
+            failed = note(damage, pushed);
             if failed.is_err() || window.is_full() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         };
-        let from = after.to_be_bytes();
-        let range = (Bound::Excluded(&from[..]), Bound::Unbounded);
+        let (from, to) = (after.to_be_bytes(), below.to_be_bytes());
+        let range = (Bound::Excluded(&from[..]), Bound::Excluded(&to[..]));
         self.read.range(Table::Records, range, Direction::Forward, &mut each)?;
         failed.map(|()| last)
     }
 
-    fn compress_window(&mut self) -> Result<(), Error> {
+    /// Compresses the records of the window.
+    pub(super) fn compress_window(&mut self) -> Result<(), Error> {
         let window = std::mem::take(&mut self.window);
         for place in window.by_chain() {
             self.add(Kind::Old, &window, place);
             if self.old_frame.frame.bytes() >= FRAME_BYTES {
                 self.finish_frame(Kind::Old)?;
+                if self.ended {
+                    return Ok(());
+                }
             }
         }
         for group in window.similar_latest(|number| self.features(number)) {
@@ -296,6 +404,9 @@ impl Compactor<'_> {
             let frame = &self.latest_frame.frame;
             if frame.bytes() + bytes > LATEST_FRAME_BYTES && !frame.is_empty() {
                 self.finish_frame(Kind::Latest)?;
+                if self.ended {
+                    return Ok(());
+                }
             }
             for place in group {
                 self.add(Kind::Latest, &window, place);
@@ -333,6 +444,7 @@ impl Compactor<'_> {
 
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
         let finished = self.frame(kind).finish()?;
+        self.ended |= (self.pace)().is_break();
         self.add_to_block(finished)
     }
 
@@ -360,7 +472,7 @@ impl Compactor<'_> {
             return Ok(());
         };
         let full = self.blocks.swap_remove(fullest);
-        let number = self.numbers.next(self.read)?;
+        let number = self.next_block()?;
         let mut builder = BlockBuilder::default();
         let mut records = Vec::new();
         for finished in full.frames {
@@ -377,8 +489,10 @@ impl Compactor<'_> {
     }
 
     /// Compresses and writes everything that is left.
-    fn finish(&mut self) -> Result<(), Error> {
-        self.compress_window()?;
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        if !self.ended {
+            self.compress_window()?;
+        }
         for kind in [Kind::Old, Kind::Latest] {
             if !self.frame(kind).frame.is_empty() {
                 self.finish_frame(kind)?;
@@ -394,6 +508,17 @@ impl Compactor<'_> {
             self.write_fullest_block()?;
         }
         Ok(())
+    }
+}
+
+/// Notes damage, if it is the first. Returns other errors.
+fn note(damage: &mut Option<Error>, looked: Result<(), Error>) -> Result<(), Error> {
+    match looked {
+        Err(error @ Error::Damaged { .. }) => {
+            damage.get_or_insert(error);
+            Ok(())
+        }
+        looked => looked,
     }
 }
 

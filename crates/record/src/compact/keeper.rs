@@ -1,0 +1,220 @@
+//! The thread that keeps a store small.
+//!
+//! It moves records into blocks once they have come to rest, compresses blocks anew of which little is left, and gives
+//! unused space back. While others write it takes a stated part of a processor; once they have paused, it does the
+//! rest.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ibid_format::record::{EncoderWatermark, WATERMARK_KEY};
+
+use super::packer::{BlockNumbers, Occasion, Packer};
+use super::{Activity, Compacting};
+use crate::encode::yield_to_others;
+use crate::engine::{Engine, Snapshot, Table};
+use crate::error::Error;
+use crate::read::records::Records;
+use crate::write::handle::WriterHandle;
+
+/// How often it looks whether there is something to do, at least and at most.
+const TICK: Duration = Duration::from_millis(100);
+const TICK_MIN: Duration = Duration::from_millis(1);
+/// The longest pause for others at once.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Of the bytes of recent records, so many times as many may be stored whole before those are moved into blocks.
+const WHOLE_PARTS: u64 = 2;
+/// Less than so many bytes of records are not worth a block of their own.
+const WORTH_BYTES: usize = 256 << 10;
+/// Blocks are looked through once of the records that they had then, one of so many has left them: while nobody writes,
+/// and otherwise.
+const WORN_PARTS: [u64; 2] = [16, 4];
+
+pub(crate) struct Keeper {
+    pub(crate) settings: Compacting,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) records: Arc<Records>,
+    pub(crate) numbers: Arc<BlockNumbers>,
+    pub(crate) writer: WriterHandle,
+    pub(crate) activity: Arc<Activity>,
+    /// Whether an encoder makes deltas of records, which are moved once it has examined them.
+    pub(crate) encodes: bool,
+    pub(crate) progress: KeeperProgress,
+}
+
+/// What a keeper has done.
+#[derive(Debug, Default)]
+pub(crate) struct KeeperProgress {
+    /// How many bytes were committed when records were moved last.
+    packed_at: u64,
+    /// How many records had left their blocks when these were looked through last, and how many were in blocks;
+    /// [`None`] before the first time.
+    looked_at: Option<(u64, u64)>,
+}
+
+impl Keeper {
+    /// Does everything that it would do if nobody wrote for long.
+    pub(crate) fn settle(mut self) -> Result<(), Error> {
+        self.step(self.activity.bytes(), true).map(drop)
+    }
+
+    /// Works until the store closes or the engine fails. The store works without it, and only grows.
+    pub(crate) fn run(mut self) {
+        yield_to_others();
+        self.work();
+        self.activity.has_no_keeper();
+    }
+
+    fn work(&mut self) {
+        let tick = self.settings.idle_after.clamp(TICK_MIN, TICK);
+        while !self.activity.rest(tick) {
+            let bytes = self.activity.bytes();
+            let is_idle = self.activity.is_idle(self.settings.idle_after);
+            match self.step(bytes, is_idle) {
+                // Nothing more can be done until something is committed.
+                Ok(true) if is_idle && self.activity.wait(bytes) => return,
+                Ok(_) => {}
+                // Readers and verification report damage. What is damaged stays where it is.
+                Err(Error::Damaged { .. }) if !self.activity.wait(bytes) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Does what there is to do. Returns whether that was all.
+    fn step(&mut self, bytes: u64, is_idle: bool) -> Result<bool, Error> {
+        let is_due = bytes - self.progress.packed_at >= self.settings.recent_bytes as u64 / 2;
+        if !is_idle && !is_due {
+            return Ok(false);
+        }
+        self.progress.packed_at = bytes;
+        let snapshot = self.engine.snapshot()?;
+        let examined = self.examined(&*snapshot)?;
+        drop(snapshot);
+        let recent_from = match is_idle {
+            true => u64::MAX,
+            false => self.activity.recent_from(self.settings.recent_bytes as u64),
+        };
+        let below = recent_from.min(examined);
+        if self.pack(below, is_idle)? {
+            self.activity.was_packed(below);
+        }
+        self.reclaim(is_idle)?;
+        Ok(examined >= self.activity.next())
+    }
+
+    /// Returns the first record that is not moved because the encoder has not examined it.
+    fn examined(&self, read: &dyn Snapshot) -> Result<u64, Error> {
+        if !self.encodes {
+            return Ok(u64::MAX);
+        }
+        let mut watermark = Ok(EncoderWatermark::FIRST);
+        read.get(Table::Meta, WATERMARK_KEY, &mut |value| {
+            watermark = EncoderWatermark::decode(value);
+        })?;
+        let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, WATERMARK_KEY, error))?;
+        Ok(watermark.next)
+    }
+
+    /// Moves the records before `below` into blocks, if there are enough. Returns whether it came to the end.
+    fn pack(&mut self, below: u64, is_idle: bool) -> Result<bool, Error> {
+        let numbers = self.numbers.clone();
+        let mut numbers = numbers.lock();
+        let moved_out = self.records.moved_out();
+        let is_worn = self.are_blocks_worn(moved_out, is_idle);
+        let snapshot = self.engine.snapshot()?;
+        let mut pace = Pace::new(&self.activity, self.settings);
+        let mut go_on = || pace.rest();
+        // A keeper that can't keep up compresses in a fifth of the time.
+        let occasion = match self.activity.pressure_on_keeper() > 0.0 {
+            true => Occasion::Hurry,
+            false => Occasion::Background,
+        };
+        let mut packer = Packer::new(
+            &*snapshot,
+            &self.records,
+            &mut numbers,
+            &self.writer,
+            occasion,
+            &mut go_on,
+        );
+        let freed = if is_worn {
+            let worn = packer.read_worn_blocks()?;
+            self.progress.looked_at = Some((moved_out, packer.records_in_blocks()));
+            worn
+        } else {
+            Vec::new()
+        };
+        // Those that are stored whole may still become deltas, and leave a hole in their block.
+        let with_whole = is_idle || packer.whole_bytes(below)? > WHOLE_PARTS * self.settings.recent_bytes as u64;
+        let mut after = 0;
+        while !packer.has_ended()
+            && let Some(last) = packer.read_window(after, below, with_whole)?
+        {
+            if freed.is_empty() && packer.waiting_bytes() < WORTH_BYTES {
+                break; // they wait for others
+            }
+            after = last;
+            packer.compress_window()?;
+        }
+        if after > 0 || !freed.is_empty() {
+            packer.finish()?;
+        }
+        let has_ended = packer.has_ended();
+        packer.remove_blocks(freed)?;
+        Ok(!has_ended)
+    }
+
+    /// Whether it is worth looking through the blocks.
+    fn are_blocks_worn(&self, moved_out: u64, is_idle: bool) -> bool {
+        let [idle_part, busy_part] = WORN_PARTS;
+        let part = if is_idle { idle_part } else { busy_part };
+        match self.progress.looked_at {
+            Some((before, in_blocks)) => moved_out > before + in_blocks / part,
+            None => is_idle && self.activity.bytes() > 0,
+        }
+    }
+
+    /// Gives unused space back.
+    fn reclaim(&self, is_idle: bool) -> Result<(), Error> {
+        let mut pace = Pace::new(&self.activity, self.settings);
+        Ok(self.engine.reclaim(is_idle, &mut |_| pace.rest())?)
+    }
+}
+
+/// Pauses for others.
+struct Pace<'a> {
+    activity: &'a Activity,
+    settings: Compacting,
+    began: Instant,
+}
+
+impl<'a> Pace<'a> {
+    fn new(activity: &'a Activity, settings: Compacting) -> Self {
+        Pace {
+            activity,
+            settings,
+            began: Instant::now(),
+        }
+    }
+
+    /// Pauses, if others write, for as long as the stated part of a processor demands. It may be the end.
+    fn rest(&mut self) -> ControlFlow<()> {
+        let worked = self.began.elapsed();
+        let percent = u32::from(self.settings.percent.clamp(1, 100));
+        // Writers that have to wait gain nothing by it.
+        let is_alone = self.activity.is_idle(self.settings.idle_after) || self.activity.pressure_on_keeper() > 0.0;
+        let pause = match is_alone {
+            true => Duration::ZERO,
+            false => (worked * (100 - percent) / percent).min(PAUSE_MAX),
+        };
+        let ended = self.activity.rest(pause);
+        self.began = Instant::now();
+        if ended {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
