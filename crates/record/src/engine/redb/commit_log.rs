@@ -52,8 +52,6 @@ pub(super) struct CommitLog {
     synced: u64,
     /// Changes since the last checkpoint.
     changes: u64,
-    /// Whether values were placed in the segment since it was synced.
-    has_unsynced_values: bool,
     /// Whether there are commits behind its end.
     stale: bool,
     /// From how many bytes of commits on it is long.
@@ -141,7 +139,6 @@ impl CommitLog {
             last: done,
             synced: done,
             changes: 0,
-            has_unsynced_values: false,
             stale: false,
             long_bytes: LONG_BYTES,
             buffer: Vec::new(),
@@ -190,7 +187,6 @@ impl CommitLog {
         if repeated > 0 {
             // What was found is perhaps not on disk, if only the process was stopped.
             (self.end, self.last, self.synced, self.changes) = (at, last, synced.min(last), repeated);
-            self.has_unsynced_values = true;
         }
         self.stale = rest.last > last;
         Ok(Found { last, synced })
@@ -267,7 +263,6 @@ impl CommitLog {
             buffer,
             hasher: CommitHasher::new(),
             changes: 0,
-            has_values: false,
             log: self,
         })
     }
@@ -281,19 +276,11 @@ impl CommitLog {
         if let Err(failure) = self.check_io("sync", |log| log.file.sync_data()) {
             return Err(self.fail(failure));
         }
-        (self.synced, self.has_unsynced_values) = (self.last, false);
+        self.synced = self.last;
         let note = commit_log_note(&self.id, self.synced);
         // It only helps to notice damage.
         let _ = self.file.write(COMMIT_LOG_NOTE_AT, &note);
         Ok(())
-    }
-
-    /// Makes the values of all commits survive a crash, so that redb's file may have their places.
-    pub(super) fn sync_values(&mut self) -> Result<(), EngineError> {
-        match self.has_unsynced_values {
-            true => self.sync(),
-            false => self.check_usable(),
-        }
     }
 
     /// Writes nothing more, since redb does not have what is in the log. Returns the reason.
@@ -314,7 +301,7 @@ impl CommitLog {
     /// is not used; what a large commit took is given back in any case.
     pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
         (self.begin, self.end) = (start.offset, start.offset);
-        (self.changes, self.synced, self.has_unsynced_values) = (0, self.last, false);
+        (self.changes, self.synced) = (0, self.last);
         let is_large = self.length - self.end > 2 * LONG_BYTES;
         if gives_back || is_large {
             self.give_back()?;
@@ -464,18 +451,12 @@ pub(super) struct Recording<'l> {
     buffer: Vec<u8>,
     hasher: CommitHasher,
     changes: u64,
-    has_values: bool,
 }
 
 impl Recording<'_> {
     /// The number of the segment that it is written into.
     pub(super) fn segment(&self) -> u64 {
         self.log.segment
-    }
-
-    /// Notes that a value is in the segment only.
-    pub(super) fn set_has_values(&mut self) {
-        self.has_values = true;
     }
 
     /// Shows a value of this commit, which is not in the file yet, or not for readers; [`None`] if this commit does not
@@ -560,7 +541,6 @@ impl Recording<'_> {
         log.end = end + CHECK;
         log.last = head.number;
         log.changes += self.changes;
-        log.has_unsynced_values |= self.has_values;
         log.buffer = self.buffer;
         Ok(())
     }

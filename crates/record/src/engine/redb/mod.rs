@@ -263,9 +263,12 @@ impl Redb {
         gives_back: bool,
     ) -> Result<(), EngineError> {
         self.set_commit(&mut transaction, Commit::Synced)?;
-        journal.log.sync_values()?;
         let segment = journal.log.segment();
         let is_used = journal.used_after(segment, usage) > 0;
+        if is_used {
+            // redb's file may have places in it only if what is there survives a crash, and so does its end.
+            journal.log.sync()?;
+        }
         // A snapshot may still need what nothing else does, so it is not written over.
         let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
         let mut usage = usage.clone();
@@ -605,7 +608,7 @@ impl Transaction for RedbTransaction<'_> {
         super::check_length("value", value, VALUE_BYTES_MAX)?;
         let offset = self.recording.add(table, key, Some(value))?;
         let segment = self.recording.segment();
-        let placed = put(
+        let done = put(
             &mut self.tables[table as usize],
             (table, key, value),
             ValuePlace {
@@ -616,10 +619,7 @@ impl Transaction for RedbTransaction<'_> {
             &mut self.stored,
             &mut self.usage,
         );
-        if placed.map_err(|error| failed("write to", self.path, error.into()))? {
-            self.recording.set_has_values();
-        }
-        Ok(())
+        done.map_err(|error| failed("write to", self.path, error.into()))
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {
@@ -629,16 +629,16 @@ impl Transaction for RedbTransaction<'_> {
     }
 }
 
-/// Puts a value, whose `place` is in the log, and returns whether redb has only that place.
+/// Puts a value, whose `place` is in the log.
 fn put(
     tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
     (table, key, value): (Table, &[u8], &[u8]),
     place: ValuePlace,
     stored: &mut Vec<u8>,
     usage: &mut Usage,
-) -> Result<bool, StorageError> {
+) -> Result<(), StorageError> {
     if !is_placed(table) {
-        return tables.insert(key, value).map(|_| false);
+        return tables.insert(key, value).map(drop);
     }
     let is_placed = value.len() >= PLACED_BYTES_MIN;
     stored.clear();
@@ -651,7 +651,7 @@ fn put(
     if is_placed {
         *usage.entry(place.segment).or_default() += place.length as i64;
     }
-    Ok(is_placed)
+    Ok(())
 }
 
 /// Deletes a key.

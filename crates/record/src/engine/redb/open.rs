@@ -193,7 +193,7 @@ impl Redb {
                             offset,
                             length,
                         };
-                        put(tables, (table, change.key, value), place, &mut stored, &mut usage).map(drop)
+                        put(tables, (table, change.key, value), place, &mut stored, &mut usage)
                     }
                     None => delete(tables, table, change.key, &mut usage),
                 };
