@@ -7,6 +7,7 @@ use ibid_format::record::Refusal;
 use crate::condition::Condition;
 use crate::engine::{EngineError, Table};
 use crate::replicate::net::tls;
+use crate::time::Time;
 use crate::versions::{Version, Versions};
 
 /// A failed call to a [`Store`](crate::Store). The message says what failed and why; the
@@ -48,12 +49,61 @@ pub enum Error {
         /// The latest version of the key; [`None`] if it has none.
         found: Option<Version>,
     },
-    /// The batch requires a version in a namespace where every version is the first. The whole batch
-    /// was refused. Require the number of the record instead: [`Condition::Number`].
-    #[error("namespace {namespace} keeps no versions that can be compared")]
+    /// The call is about versions, in a namespace where every version is the first. Nothing was done. A batch can
+    /// require the number of the record instead: [`Condition::Number`].
+    #[error("namespace {namespace} keeps only the latest versions")]
     VersionsNotKept {
         /// Name of the namespace.
         namespace: String,
+    },
+    /// A record was given a time before that of the key's latest version. The whole batch was refused. Store the
+    /// versions of a key in the order of their times.
+    #[error(
+        "{key} in namespace {namespace} has a version of {latest} already, and was given one of {given}",
+        key = key_text(key)
+    )]
+    TimeRunsBackward {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The time that was given.
+        given: Time,
+        /// The time of the latest version.
+        latest: Time,
+    },
+    /// The latest version of a key can only be purged with the key. The whole batch was refused. Delete the key, or
+    /// store another version, and purge this one then.
+    #[error(
+        "version {version} of {key} in namespace {namespace} cannot be purged: only those before the latest, \
+         {latest}, can",
+        key = key_text(key)
+    )]
+    LatestStays {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The last version that was to be purged.
+        version: u32,
+        /// The latest version.
+        latest: u32,
+    },
+    /// The version was purged, by a call or by the namespace's retention.
+    #[error("version {version} of {key} was purged", key = key_text(key))]
+    Purged {
+        /// The key.
+        key: Vec<u8>,
+        /// The version, from 1.
+        version: u32,
+    },
+    /// Nothing says which version of a key was the latest at a time, because it was stored before stores had times.
+    #[error("version {version} of {key} has no time: it was stored before stores had times", key = key_text(key))]
+    TimeUnknown {
+        /// The key.
+        key: Vec<u8>,
+        /// The last version without a time.
+        version: u32,
     },
     /// The namespace was made with another setting.
     #[error("versions are {found} in namespace {name}, and were expected to be {expected}")]
@@ -305,6 +355,7 @@ fn found_text(latest: Option<Version>) -> String {
             version,
             number,
             deleted,
+            ..
         }) => {
             let deletion = if deleted { ", a deletion" } else { "" };
             format!("version {version} (record {number}){deletion}")

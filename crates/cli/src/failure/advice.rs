@@ -194,7 +194,14 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::ConditionFailed { .. } => {
             "Nothing was changed. Get the latest version, and decide with it: `ibid records versions` lists them."
         }
-        RecordError::VersionsNotKept { .. } => "State the number of the record instead, as with --if-number.",
+        RecordError::VersionsNotKept { .. } => "For a condition, state the number of the record, as with --if-number.",
+        RecordError::Purged { .. } | RecordError::TimeUnknown { .. } => {
+            "`ibid records versions` lists the versions that are left."
+        }
+        RecordError::LatestStays { .. } => {
+            "Delete the key or store another version first, or remove the key with `delete --purge`."
+        }
+        RecordError::TimeRunsBackward { .. } => "Sort the input by time.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
             "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \

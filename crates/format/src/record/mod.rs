@@ -37,7 +37,10 @@ pub use commit_log::{
     COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
     CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
 };
-pub use entry::{EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, key_of, split_key};
+pub use entry::{
+    EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
+    RetentionEntry, key_of, split_key,
+};
 pub use message::{
     BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody,
     TableRow, TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
@@ -65,10 +68,14 @@ pub const KEY_BYTES_MAX: usize = 4096;
 pub const BODY_BYTES_MAX: usize = 1 << 28;
 /// Largest number of a record.
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+/// Latest time of a version, milliseconds since 1970: the end of the year 9999.
+pub const TIME_MAX: u64 = 253_402_300_799_999;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// The value under [`FORMAT_KEY`] in the table `meta`: seven letters and the version.
-pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
+pub const FORMAT: [u8; 8] = *b"ibidrec\x02";
+/// The value of a store that has no times yet, and nothing else that came with them.
+pub const FORMAT_WITHOUT_TIMES: [u8; 8] = *b"ibidrec\x01";
 /// The key of [`FORMAT`] in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
 /// The key of [`NextNumbers`] in the table `meta`.
@@ -77,6 +84,10 @@ pub const NEXT_KEY: &[u8] = b"next";
 pub const LOG_KEY: &[u8] = b"log";
 /// The key of [`EncoderWatermark`] in the table `meta`.
 pub const WATERMARK_KEY: &[u8] = b"encoded";
+/// The key of [`PurgedMark`] in the table `meta`.
+pub const PURGED_KEY: &[u8] = b"purged";
+/// The key of [`RetentionClock`] in the table `meta`.
+pub const RETENTION_CLOCK_KEY: &[u8] = b"retention";
 /// The prefix of the keys of [`EncodingStopped`] in the table `meta`.
 pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 

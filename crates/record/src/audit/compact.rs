@@ -8,19 +8,21 @@ use std::cmp::Reverse;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ibid_delta::Interval;
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
     frames_of_block, records_of_block, records_of_frame,
 };
 
+use super::rebase::rebase;
 use super::window::Window;
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::read::places;
 use crate::read::records::Records;
-use crate::write::block;
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
+use crate::write::{block, references};
 
 /// Bytes of a block. With what redb stores beside it, it fills a page of 128 KiB.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
@@ -50,6 +52,11 @@ pub struct Compaction {
     pub bytes_after: u64,
     /// Blocks that were compressed anew or removed.
     pub blocks_freed: u64,
+    /// Whether something was purged before, and nothing of it is left in the store's files, but for
+    /// [`purged_for_log`](Self::purged_for_log).
+    pub wiped: bool,
+    /// Records that were purged and are kept for replicas, because the log names them.
+    pub purged_for_log: u64,
 }
 
 /// Gives blocks their numbers. No number is given twice while the store is open, because readers
@@ -80,9 +87,12 @@ pub(crate) fn compact(
     records: &Records,
     numbers: &BlockNumbers,
     writer: &WriterHandle,
+    interval: Interval,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Compaction, Error> {
+    let purged_for_log = rebase(engine, records, writer, interval)?;
     let snapshot = engine.snapshot()?;
+    let purges = references::purged_mark(&*snapshot)?;
     let mut compactor = Compactor {
         read: &*snapshot,
         records,
@@ -92,7 +102,11 @@ pub(crate) fn compact(
         old_frame: OpenFrame::new(),
         latest_frame: OpenFrame::new(),
         blocks: Vec::new(),
-        done: Compaction::default(),
+        frees_all: purges.is_some(),
+        done: Compaction {
+            purged_for_log,
+            ..Compaction::default()
+        },
     };
     let freed = compactor.read_worn_blocks()?;
     let mut after = 0;
@@ -110,6 +124,12 @@ pub(crate) fn compact(
     }
     drop(snapshot);
     engine.compact()?;
+    if let Some(purges) = purges.filter(|_| !stopped) {
+        done.wiped = engine.wipe()?;
+        if done.wiped {
+            writer.ask(Command::ForgetPurges(purges), Durability::None)?;
+        }
+    }
     Ok(done)
 }
 
@@ -122,6 +142,8 @@ struct Compactor<'c> {
     old_frame: OpenFrame,
     latest_frame: OpenFrame,
     blocks: Vec<OpenBlock>,
+    /// Whether no block may keep a record that has its place elsewhere, because it may have been purged.
+    frees_all: bool,
     done: Compaction,
 }
 
@@ -179,6 +201,7 @@ impl Compactor<'_> {
             let used = used.get(&number).copied().unwrap_or(0);
             match records_of_block(number, block) {
                 Ok(_) if used == 0 => unused.push(number),
+                Ok(records) if self.frees_all && used < records => worn.push(number),
                 Ok(records) if used * 100 < records * USE_PERCENT_MIN => worn.push(number),
                 Ok(_) if block.len() < BLOCK_BYTES / 2 => short.push(number),
                 Ok(_) => {}

@@ -3,6 +3,7 @@
 mod compact;
 mod count;
 mod fault;
+mod rebase;
 mod sizes;
 mod statistics;
 mod verify;

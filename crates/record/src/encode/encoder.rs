@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY, body_check,
-    key_of,
+    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, VersionEntry, WATERMARK_KEY,
+    body_check, key_of,
 };
 
 use super::governor::Savings;
@@ -615,8 +615,12 @@ impl Missed {
             return Ok((true, None));
         };
         let before = lookup::version_entry(read, &entry, self.version - 1)?;
-        let (number, is_replaced) = (before.number, true);
-        Ok((true, (!before.deleted).then_some(Prior { number, is_replaced })))
+        let is_replaced = true;
+        let prior = before.filter(|before| !before.deleted);
+        Ok((
+            true,
+            prior.map(|VersionEntry { number, .. }| Prior { number, is_replaced }),
+        ))
     }
 }
 

@@ -194,6 +194,16 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`EngineError`] if the engine cannot write.
     fn compact(&self) -> Result<(), EngineError>;
+
+    /// Overwrites in the engine's files what was deleted or replaced before, and syncs. Returns
+    /// whether nothing of it is left: not if an open snapshot needs it, or if the engine cannot
+    /// tell, as by default. Reads and writes may have to wait meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
+    fn wipe(&self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
 }
 
 /// Returns whether no key can be in a range. The B-trees of some libraries panic for such a range.
@@ -230,5 +240,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn compact(&self) -> Result<(), EngineError> {
         (**self).compact()
+    }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        (**self).wipe()
     }
 }

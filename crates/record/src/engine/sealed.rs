@@ -126,6 +126,10 @@ impl<E: Engine> Engine for Sealed<E> {
     fn compact(&self) -> Result<(), EngineError> {
         self.engine.compact()
     }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.engine.wipe()
+    }
 }
 
 struct SealedSnapshot {

@@ -1,11 +1,13 @@
 //! Several changes that are made together.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::namespace::Namespace;
 use super::shared::Shared;
 use crate::condition::Condition;
 use crate::error::Error;
+use crate::time::Time;
 use crate::write::request::{Change, Changes, Operation, Requirement};
 
 /// Changes in any namespaces of one store, and conditions. [`Store::commit`](crate::Store::commit)
@@ -65,6 +67,36 @@ impl Batch {
     /// Removes `key` with all its versions. It must have at least one; a deletion counts.
     pub fn purge(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Purge)
+    }
+
+    /// Removes some versions of `key`, before the latest: see [`Namespace::purge_versions`].
+    pub fn purge_versions(&mut self, namespace: &Namespace, key: &[u8], versions: RangeInclusive<u32>) -> &mut Self {
+        let (from, to) = versions.into_inner();
+        self.push(namespace, key, Change::PurgeVersions { from, to })
+    }
+
+    /// Gives the version that the last change stores this time, instead of that of the commit. It must
+    /// not be before the time of the key's version before it.
+    ///
+    /// A time in the future is not refused. The key's next version gets at least the same.
+    pub fn at(&mut self, time: Time) -> &mut Self {
+        if let Some((_, operation)) = self.operations.last_mut() {
+            operation.time = time.as_millis();
+        }
+        self
+    }
+
+    /// Lets the body of the last change expire at a time: the key is removed then, with all its
+    /// versions, as [`Retention::lifetime`](crate::Retention::lifetime) does. The next version of the
+    /// key has its own time, or none. The store removes keys in the background: a key may be there for
+    /// a few minutes longer.
+    pub fn expire_at(&mut self, time: Time) -> &mut Self {
+        if let Some((_, operation)) = self.operations.last_mut()
+            && operation.change.body().is_some()
+        {
+            operation.expires = time.as_millis();
+        }
+        self
     }
 
     /// Makes the batch depend on the state of a key: if it is in another one, the batch is refused

@@ -1,5 +1,7 @@
 //! The options with which a store is opened.
 
+use std::time::Duration;
+
 use crate::encode::Encoding;
 use crate::write::request::Durability;
 
@@ -45,10 +47,16 @@ pub struct Options {
     /// does](crate::Store::truncate_log), and a replica that needs them takes all contents instead.
     /// [`None`] keeps all entries. How many are enough depends on how long a replica may be away.
     pub log_entries_max: Option<u64>,
+    /// How long to wait between two looks at what namespaces no longer keep, which is removed then:
+    /// [`Namespace::set_retention`](crate::Namespace::set_retention). After a look that took long the
+    /// wait is ten times as long as that. [`None`] removes nothing by itself. A replica removes what
+    /// its primary does.
+    pub retention_interval: Option<Duration>,
 }
 
 impl Default for Options {
-    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], and no log.
+    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], no log, and a look
+    /// at what is no longer kept each minute.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
@@ -58,6 +66,7 @@ impl Default for Options {
             encoding: Encoding::default(),
             oplog: false,
             log_entries_max: None,
+            retention_interval: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -107,6 +116,15 @@ impl Options {
     pub fn with_log_entries_max(self, log_entries_max: impl Into<Option<u64>>) -> Self {
         Options {
             log_entries_max: log_entries_max.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`retention_interval`](Self::retention_interval), to a duration or [`None`].
+    #[must_use]
+    pub fn with_retention_interval(self, retention_interval: impl Into<Option<Duration>>) -> Self {
+        Options {
+            retention_interval: retention_interval.into(),
             ..self
         }
     }

@@ -4,8 +4,10 @@ use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+
+use ibid_delta::Interval;
 
 use super::{Options, folder};
 use crate::audit::BlockNumbers;
@@ -15,6 +17,7 @@ use crate::error::Error;
 use crate::log::{Completeness, state};
 use crate::read::records::{Generation, Records};
 use crate::read::view::View;
+use crate::retention::Sweeper;
 use crate::write::execute::State;
 use crate::write::feed::Feed;
 use crate::write::handle::WriterHandle;
@@ -33,19 +36,23 @@ pub(crate) struct Shared {
     pub(super) block_numbers: BlockNumbers,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,
+    /// How densely records are searched for copies.
+    pub(super) interval: Interval,
     /// [`None`] only while it is dropped, which ends the writer.
     writer: Option<WriterHandle>,
     writer_thread: Option<JoinHandle<()>>,
     /// [`None`] if nothing is encoded.
     pub(super) feed: Option<Arc<Feed>>,
     encoder_thread: Option<JoinHandle<()>>,
+    /// Dropping it ends the thread that removes what is no longer kept.
+    sweeping: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl Shared {
     /// Opens the store in an engine, and starts its threads. `path` is for messages.
     pub(super) fn open(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
-        let next = folder::begin(path, &*engine)?;
+        let (next, is_of_version_1) = folder::begin(path, &*engine)?;
         let log = oplog::begin(&*engine, next, options.oplog)?;
         let completeness = Arc::new(Completeness::of(log.as_ref()));
         // A replica stores the deltas that its primary's encoder found.
@@ -62,6 +69,7 @@ impl Shared {
             requests: queue,
             feed: feed.clone(),
             state: State { next, log },
+            is_of_version_1,
             completeness: completeness.clone(),
             interval: options.encoding.interval,
             log_entries_max: options.log_entries_max,
@@ -75,11 +83,19 @@ impl Shared {
             block_numbers: BlockNumbers::default(),
             completeness,
             durability: options.durability,
+            interval: options.encoding.interval,
             writer: Some(handle.clone()),
             writer_thread: Some(writer_thread),
             feed,
             encoder_thread: None,
+            sweeping: None,
         };
+        if let Some(interval) = options.retention_interval {
+            let sweeper = Sweeper::new(shared.engine.clone(), handle.clone());
+            let (ends, ended) = sync_channel(0);
+            let thread = spawn(path, "ibid-retain", move || sweeper.run(interval, &ended))?;
+            shared.sweeping = Some((ends, thread));
+        }
         if let Some(feed) = shared.feed.clone() {
             let (engine, records) = (shared.engine.clone(), shared.records.clone());
             let encoder = EncoderThread::new(options.encoding, engine, records, handle, feed, shared.tally.clone());
@@ -137,7 +153,11 @@ fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Resul
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The encoder ends first, because it sends its deltas to the writer.
+        if let Some((ends, sweeper)) = self.sweeping.take() {
+            drop(ends);
+            let _ = sweeper.join();
+        }
+        // The encoder ends before the writer, because it sends its deltas to the writer.
         if let Some(feed) = &self.feed {
             feed.end();
         }

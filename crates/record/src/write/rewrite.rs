@@ -50,11 +50,14 @@ pub(crate) fn apply_rewrites(
     let mut bytes = Vec::new();
     for rewrite in ascending {
         bytes.clear();
-        if !records.contains(transaction, rewrite.base)? {
+        // What needs a purged record is stored anew without it, so nothing is made to need one.
+        let is_gone = !records.contains(transaction, rewrite.base)?
+            || references::group(transaction, rewrite.base)?.is_purged(rewrite.base);
+        if is_gone && !rewrite.is_whole() {
             continue;
         }
         let mut before = None;
-        let mut found = |record: Record<'_>| before = Some(encode_as_delta(record, rewrite, &mut bytes));
+        let mut found = |record: Record<'_>| before = Some(encode_as(record, rewrite, &mut bytes));
         records.visit(transaction, rewrite.number, &mut found)?;
         let key = rewrite.number.to_be_bytes();
         let Some(base_before) = before
@@ -65,7 +68,9 @@ pub(crate) fn apply_rewrites(
         };
         transaction.put(Table::Records, &key, &bytes)?;
         places::remove(transaction, rewrite.number)?;
-        references::add(transaction, rewrite.base)?;
+        if !rewrite.is_whole() {
+            references::add(transaction, rewrite.base)?;
+        }
         if let Some(base) = base_before {
             references::subtract(transaction, records, base)?;
         }
@@ -74,18 +79,22 @@ pub(crate) fn apply_rewrites(
     Ok(written)
 }
 
-/// Encodes a record as the delta that `rewrite` makes of it into `bytes`. Returns the base that it
+/// Encodes a record into `bytes` as `rewrite` says. Returns the base that it
 /// had before, if it was a delta.
-fn encode_as_delta(record: Record<'_>, rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
+fn encode_as(record: Record<'_>, rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
     let base = match record.body {
         record::Body::Whole(_) => None,
         record::Body::Delta { base, .. } => Some(base),
         record::Body::Deleted => return Err(Damage::Misplaced),
     };
-    let body = record::Body::Delta {
-        base: rewrite.base,
-        check: rewrite.check,
-        delta: &rewrite.delta,
+    let body = if rewrite.is_whole() {
+        record::Body::Whole(&rewrite.delta)
+    } else {
+        record::Body::Delta {
+            base: rewrite.base,
+            check: rewrite.check,
+            delta: &rewrite.delta,
+        }
     };
     Record { body, ..record }.encode(rewrite.number, bytes)?;
     Ok(base)

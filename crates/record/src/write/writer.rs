@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Instant;
 
 use ibid_delta::Interval;
-use ibid_format::record::NEXT_KEY;
+use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY};
 
 use super::apply::Failure;
 use super::execute::{State, execute};
@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     /// The queue of committed records for the encoder.
     pub(crate) feed: Option<Arc<Feed>>,
     pub(crate) state: State,
+    /// Whether the store is of version 1 of the format, until its first change.
+    pub(crate) is_of_version_1: bool,
     pub(crate) completeness: Arc<Completeness>,
     /// How densely the encoder searches for copies: it is logged for replicas.
     pub(crate) interval: Interval,
@@ -155,6 +157,7 @@ impl Writer {
             }
         };
         self.state = committed.state;
+        self.is_of_version_1 &= !changes_something(&group);
         self.completeness.set(state::is_incomplete(self.state.log.as_ref()));
         self.set_sync(is_synced, &group);
         self.tell(group, committed.outcomes);
@@ -185,6 +188,9 @@ impl Writer {
                             return Err(EngineError::abandoned());
                         }
                     });
+                }
+                if self.is_of_version_1 && changes_something(group) {
+                    transaction.put(Table::Meta, FORMAT_KEY, &FORMAT)?;
                 }
                 self.put_changed(transaction, &state)
             });
@@ -245,6 +251,12 @@ impl Writer {
         self.sync = PendingSync::default();
         Ok(())
     }
+}
+
+fn changes_something(group: &[Grouped]) -> bool {
+    group
+        .iter()
+        .any(|grouped| !matches!(grouped.request.command, Command::Sync))
 }
 
 /// Returns the record that an operation wrote, for the encoder; [`None`] if it wrote no body.

@@ -44,9 +44,19 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
             conditions += 1;
         }
         match action {
-            Action::Put(body) => batch.put(namespace, &key, &body),
+            Action::Put { body, time, expire_at } => {
+                batch.put(namespace, &key, &body);
+                if let Some(time) = time {
+                    batch.at(time);
+                }
+                if let Some(time) = expire_at {
+                    batch.expire_at(time);
+                }
+                &mut batch
+            }
             Action::Delete => batch.delete(namespace, &key),
-            Action::Purge => batch.purge(namespace, &key),
+            Action::Purge(None) => batch.purge(namespace, &key),
+            Action::Purge(Some((from, to))) => batch.purge_versions(namespace, &key, from..=to),
             Action::Require => &mut batch,
         };
     }

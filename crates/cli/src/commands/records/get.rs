@@ -1,6 +1,6 @@
 //! `ibid records get`.
 
-use ibid_record::{Namespace, Record, Snapshot, Store};
+use ibid_record::{Error, Namespace, Record, Snapshot, Store};
 
 use super::{not_there, open_namespace};
 use crate::args::{GetArgs, VersionName};
@@ -25,6 +25,7 @@ fn one(context: &mut Context, namespace: &Namespace, key: &[u8], version: Versio
     let body = match version {
         VersionName::Latest => namespace.get(key)?,
         VersionName::Number(version) => namespace.get_version(key, version)?,
+        VersionName::AsOf(time) => namespace.get_as_of(key, time)?,
     };
     match body {
         Some(body) => context.out.bytes(&body)?,
@@ -45,12 +46,17 @@ fn several(
     let mut printer = GetPrinter::begin(&mut context.out, namespace.name())?;
     for wanted in wanted.chunks(AT_ONCE) {
         for (&(key, version), record) in wanted.iter().zip(read(&snapshot, namespace, wanted)?) {
-            if let Some(record) = record {
-                printer.record(&record)?;
-                continue;
-            }
+            let failure = match record {
+                Ok(Some(record)) => {
+                    printer.record(&record)?;
+                    continue;
+                }
+                Ok(None) => not_there(namespace, key, version)?,
+                Err(error @ (Error::Purged { .. } | Error::TimeUnknown { .. })) => error.into(),
+                Err(error) => return Err(error.into()),
+            };
             // The command ends with the last of them.
-            if let Some(before) = missing.replace(not_there(namespace, key, version)?) {
+            if let Some(before) = missing.replace(failure) {
                 print::failure(&before);
             }
         }
@@ -59,12 +65,12 @@ fn several(
     missing.map_or(Ok(Outcome::Done), Err)
 }
 
-/// Reads records, the latest versions among them together.
+/// Reads records, the latest versions among them together. Each may fail by itself.
 fn read(
     snapshot: &Snapshot,
     namespace: &Namespace,
     wanted: &[(&[u8], VersionName)],
-) -> Result<Vec<Option<Record>>, ibid_record::Error> {
+) -> Result<Vec<Result<Option<Record>, Error>>, Error> {
     let is_latest = |version| matches!(version, VersionName::Latest);
     let latest: Vec<&[u8]> = wanted
         .iter()
@@ -72,21 +78,27 @@ fn read(
         .map(|wanted| wanted.0)
         .collect();
     let mut latest = snapshot.get_many(namespace, &latest)?.into_iter();
-    let one = |&(key, version): &(&[u8], VersionName)| match version {
-        VersionName::Latest => Ok(latest.next().flatten()),
-        VersionName::Number(version) => {
-            let Some(body) = snapshot.get_version(namespace, key, version)? else {
-                return Ok(None);
-            };
-            let versions = snapshot.versions(namespace, key)?;
-            let found = versions.iter().find(|found| found.version == version);
-            Ok(found.map(|found| Record {
-                key: key.to_vec(),
-                version,
-                number: found.number,
-                body,
-            }))
-        }
+    let one = |&(key, version): &(&[u8], VersionName)| {
+        let (body, found) = match version {
+            VersionName::Latest => return Ok(latest.next().flatten()),
+            VersionName::Number(version) => {
+                let body = snapshot.get_version(namespace, key, version)?;
+                let versions = snapshot.versions(namespace, key)?;
+                let found = versions.into_iter().find(|found| found.version == version);
+                (body, found)
+            }
+            VersionName::AsOf(time) => {
+                let body = snapshot.get_as_of(namespace, key, time)?;
+                (body, snapshot.version_as_of(namespace, key, time)?)
+            }
+        };
+        Ok(body.zip(found).map(|(body, found)| Record {
+            key: key.to_vec(),
+            version: found.version,
+            number: found.number,
+            time: found.time,
+            body,
+        }))
     };
-    wanted.iter().map(one).collect()
+    Ok(wanted.iter().map(one).collect())
 }

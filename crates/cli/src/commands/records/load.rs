@@ -11,12 +11,12 @@ use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
 use ibid_record::{Batch, Durability, Error, Namespace, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::number::{counted, size};
-use ibid_terminal::{Fields, Line, Lines, escape};
+use ibid_terminal::{Fields, Line, LineRecord, Lines, escape};
 
 use super::compact::{self, left_by};
 use super::unique::FirstKeys;
 use super::{open_or_make, place, size_on_disk};
-use crate::args::{DurabilityName, LoadArgs, NAMESPACE};
+use crate::args::{DurabilityName, LoadArgs, NAMESPACE, value};
 use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
@@ -50,8 +50,8 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         fields: if args.scanned {
             Fields::Scanned
         } else {
-            let (key, body) = (args.key.clone(), args.body.clone());
-            Fields::Named { key, body }
+            let (key, body, time) = (args.key.clone(), args.body.clone(), args.time.clone());
+            Fields::Named { key, body, time }
         },
         strict: args.strict,
         batch_bytes: BATCH_BYTES.min(memory / 16) as usize,
@@ -317,7 +317,8 @@ impl Loader<'_> {
         if line.trim_ascii().is_empty() {
             return Ok(false);
         }
-        let (key, body) = self.fields.record(line)?;
+        let LineRecord { key, body, time } = self.fields.record(line)?;
+        let time = time.as_deref().map(value::record_time_in_json).transpose()?;
         // The store would refuse the whole batch.
         within("the key", key.len(), KEY_BYTES_MAX)?;
         within("the body", body.len(), BODY_BYTES_MAX)?;
@@ -328,6 +329,9 @@ impl Loader<'_> {
             amount,
         } = &mut self.pending;
         batch.put(self.namespace, &key, &body);
+        if let Some(time) = time {
+            batch.at(time);
+        }
         self.first_keys.note(self.namespace, &key);
         since.get_or_insert_with(Instant::now);
         *bytes_held += key.len() + body.len();

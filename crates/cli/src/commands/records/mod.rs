@@ -5,12 +5,15 @@ mod batch_line;
 mod compact;
 mod connect;
 mod delete;
+mod expire;
 mod get;
 mod load;
 mod promote;
+mod purge;
 mod put;
 mod repair;
 mod replicate;
+mod retention;
 mod scan;
 mod serve;
 mod stats;
@@ -48,6 +51,9 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Batch(args) => batch::run(context, args),
         RecordsCommand::Get(args) => get::run(context, args),
         RecordsCommand::Delete(args) => delete::run(context, args),
+        RecordsCommand::Purge(args) => purge::run(context, args),
+        RecordsCommand::Retention(args) => retention::run(context, args),
+        RecordsCommand::Expire(args) => expire::run(context, args),
         RecordsCommand::Scan(args) => scan::run(context, args),
         RecordsCommand::Versions(args) => versions::run(context, args),
         RecordsCommand::Stats(args) => stats::run(context, args),
@@ -127,6 +133,7 @@ fn options(context: &Context) -> Options {
     Options::default()
         .with_cache_bytes(part(context, 4))
         .with_encoding(Encoding::default().with_enabled(false))
+        .with_retention_interval(None)
 }
 
 fn options_to_store(context: &Context) -> Options {
@@ -135,7 +142,9 @@ fn options_to_store(context: &Context) -> Options {
         .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
         .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)));
-    options(context).with_encoding(encoding)
+    options(context)
+        .with_encoding(encoding)
+        .with_retention_interval(Options::default().retention_interval)
 }
 
 /// Returns a part of the memory limit, bytes.
@@ -231,6 +240,12 @@ fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Fa
     let asked = match asked {
         VersionName::Latest => versions.last().map_or(1, |latest| latest.version),
         VersionName::Number(version) => version,
+        VersionName::AsOf(time) => {
+            return Ok(Failure::NotThere(format!(
+                "namespace \"{name}\" had no record under \"{shown}\" at {time}. `ibid records versions` lists the \
+                 times"
+            )));
+        }
     };
     let is_deletion = versions
         .iter()

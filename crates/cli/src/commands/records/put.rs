@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ibid_format::record::BODY_BYTES_MAX;
-use ibid_record::Batch;
+use ibid_record::{Batch, Time};
 use ibid_terminal::number::size;
 use ibid_terminal::{input, path_text};
 
@@ -24,6 +24,9 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
         batch.require(&namespace, key, condition);
     }
     batch.put(&namespace, key, &body);
+    if let Some(span) = args.expire_after {
+        batch.expire_at(Time::now().after(span));
+    }
     store.commit(batch)?;
     // The replaced record may become a delta against the new one.
     store.finish_encoding()?;

@@ -30,7 +30,11 @@ impl<'a> GetPrinter<'a> {
 
     pub(crate) fn end(self) -> Result<()> {
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records: self.records }),
+            true => {
+                let records = self.records;
+                let unknown = None;
+                self.out.item("end", JsonEnd { records, unknown })
+            }
             false => Ok(()),
         }
     }

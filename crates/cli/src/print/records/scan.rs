@@ -8,7 +8,7 @@ use ibid_terminal::number::size;
 use serde::Serialize;
 
 use super::super::Out;
-use super::JsonKey;
+use super::{JsonKey, json_time};
 
 #[derive(Serialize)]
 pub(super) struct JsonBegin<'n> {
@@ -22,6 +22,8 @@ pub(super) struct JsonRecord<'r> {
     key: JsonKey,
     version: u32,
     number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +39,7 @@ impl<'r> JsonRecord<'r> {
             key: JsonKey::new(&record.key),
             version: record.version,
             number: record.number,
+            time: json_time(record.time),
             deleted: false,
             body: text,
             body_bytes: text.is_none().then(|| hex(&record.body)),
@@ -48,11 +51,13 @@ impl<'r> JsonRecord<'r> {
             version,
             number,
             deleted,
+            time,
         } = state.latest;
         JsonRecord {
             key: JsonKey::new(&state.key),
             version,
             number,
+            time: json_time(time),
             deleted,
             body: None,
             body_bytes: None,
@@ -63,6 +68,9 @@ impl<'r> JsonRecord<'r> {
 #[derive(Serialize)]
 pub(super) struct JsonEnd {
     pub(super) records: u64,
+    /// With `--as-of`: keys of which nothing is known at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown: Option<u64>,
 }
 
 /// What is listed.
@@ -135,9 +143,14 @@ impl<'a> ScanPrinter<'a> {
             .line(format!("{number:>10}  {version:>7}  {}", escape(&state.key)))
     }
 
-    pub(crate) fn end(self) -> Result<()> {
+    /// Ends the list. `unknown` is how many keys could not be listed as they were at a time.
+    pub(crate) fn end(self, unknown: Option<u64>) -> Result<()> {
+        if let Some(keys @ 1..) = unknown {
+            super::super::not_as_of(keys);
+        }
+        let records = self.records;
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records: self.records }),
+            true => self.out.item("end", JsonEnd { records, unknown }),
             false => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ mod commit_log;
 mod open;
 #[cfg(test)]
 mod tests;
+mod wipe;
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -217,6 +218,10 @@ impl Engine for Redb {
         };
         let compacted = compacted.and_then(|()| self.checkpoint());
         compacted.map_err(|error| self.write_failed(error))
+    }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.overwrite_free_pages().map_err(|error| self.write_failed(error))
     }
 }
 
