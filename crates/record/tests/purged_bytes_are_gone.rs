@@ -71,13 +71,20 @@ fn put(namespace: &Namespace, key: &str, versions: std::ops::RangeInclusive<u32>
     }
 }
 
+/// Returns the contents of all files in a folder, and in those within.
+fn files_in(path: &Path) -> Vec<Vec<u8>> {
+    let paths = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let contents = paths.flat_map(|path| match path.is_dir() {
+        true => files_in(&path),
+        false => vec![fs::read(path).unwrap()],
+    });
+    contents.collect()
+}
+
 /// Returns how many pieces of the bytes that a version has of its own are in the files of a store.
 fn pieces_in(path: &Path, key: &str, version: u32) -> usize {
     let own = own(key, version);
-    let files: Vec<Vec<u8>> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| fs::read(entry.unwrap().path()).unwrap())
-        .collect();
+    let files = files_in(path);
     let is_there = |piece: &&[u8]| {
         files
             .iter()
