@@ -96,6 +96,15 @@ pub enum Error {
         /// The damage of the entry.
         found: Damage,
     },
+    /// There was not enough memory to compress or decompress an entry. The store may be sound. Try
+    /// again with more memory.
+    #[error("there is not enough memory for an entry of table {table}: {found}", table = table.name())]
+    OutOfMemory {
+        /// The engine's table.
+        table: Table,
+        /// The cause.
+        found: Damage,
+    },
     /// The path holds something other than a store of records.
     #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
@@ -276,12 +285,19 @@ impl Error {
         )
     }
 
+    /// Returns the error of an entry that cannot be read, or written.
     pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
-        Error::Damaged {
-            table,
-            key: key.to_vec(),
-            found: found.into(),
+        let found = found.into();
+        let lacks_memory = match &found {
+            Damage::Bytes(error) => error.lacks_memory(),
+            Damage::Delta(error) => error.lacks_memory(),
+            Damage::Missing | Damage::Misplaced | Damage::OtherBody => false,
+        };
+        if lacks_memory {
+            return Error::OutOfMemory { table, found };
         }
+        let key = key.to_vec();
+        Error::Damaged { table, key, found }
     }
 }
 
@@ -341,5 +357,16 @@ mod tests {
         assert_eq!(key_text(&[b'x'; 65]), format!("\"{}…\"", "x".repeat(64)));
         assert_eq!(key_text(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
         assert_eq!(key_text(&[0x80; 65]), format!("\"{}…\"", "\\x80".repeat(64)));
+    }
+
+    #[test]
+    fn an_allocation_that_fails_is_not_called_damage() {
+        let memory = ibid_format::Error::OutOfMemory { found: 1 };
+        let error = Error::damaged(Table::Blocks, b"key", memory);
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        for found in [Damage::Missing, Damage::Bytes(ibid_format::Error::WrongPassword)] {
+            let error = Error::damaged(Table::Blocks, b"key", found);
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The budget of memory: a process takes no more than `--memory`, and 20 MiB for the program itself.
 
-use std::process::{Child, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{CHEAP, Home, noise};
+use rustix::process::Signal;
+
+use crate::support::{CHEAP, Home, Ran, growing_pages, json_lines, noise, run, signal, wait_until};
 
 /// Code, stacks, and what the allocator needs for itself, bytes.
 const PROGRAM_OWN: u64 = 20 << 20;
@@ -37,6 +40,161 @@ fn stays_within(home: &Home, mib: u64, arguments: &[&str]) {
         "{arguments:?}: {} of {mib} MiB",
         most >> 20
     );
+}
+
+/// Returns the command in a shell that lets it have so many KiB of addresses.
+fn with_addresses(kib: u32, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(command.get_current_dir().unwrap())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("RUST_BACKTRACE", "1");
+    limited
+}
+
+/// Runs a command with so many KiB of addresses. It is done, which is returned, or ends with a message that says what
+/// the limit is and what to do: this is the last of what it says.
+#[track_caller]
+fn is_done_or_says_what_to_do(kib: u32, command: &Command) -> (Ran, Option<String>) {
+    let ran = run(&mut with_addresses(kib, command));
+    let case = format!("{command:?}, {kib} KiB: {ran:?}");
+    assert!([0, 1].contains(&ran.code), "{case}");
+    for word in ["panicked", "backtrace", "memory allocation of", "damaged"] {
+        assert!(!ran.err.contains(word), "{case}");
+    }
+    if ran.code == 0 {
+        return (ran, None);
+    }
+    // Another thread may have had the time to say something, too.
+    let last = ran.err.lines().rfind(|line| line.contains("ulimit -v"));
+    let last = last.unwrap_or_else(|| panic!("{case}")).to_owned();
+    assert!(last.contains(&format!("`ulimit -v` is {kib} KiB")), "{case}");
+    (ran, Some(last))
+}
+
+#[test]
+fn where_memory_is_short_a_backup_says_so_and_what_to_do() {
+    let home = Home::new();
+    for number in 0..200_u64 {
+        let length = 4000 * number as usize;
+        home.write(format!("tree/{}/{number}", number % 7), text(length, number));
+    }
+    home.ok(["backup", "--quiet", "tree"]);
+    let commands: [&[&str]; 4] = [
+        &["backup", "tree", "files", "--no-cache"],
+        &["backup", "tree", "--memory=128MiB", "--threads=1"],
+        &["restore", "latest", "out", "--overwrite=always"],
+        &["check", "--read-data"],
+    ];
+    let (mut refused, mut done) = (0, 0);
+    for arguments in commands {
+        for kib in (30_000..150_000).step_by(5000) {
+            match is_done_or_says_what_to_do(kib, &home.ibid(arguments)) {
+                (_, None) => done += 1,
+                (_, Some(_)) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 10 && done > 10, "{refused} refused, {done} done");
+    home.ok(["check", "--read-data", "--quiet"]);
+}
+
+/// Whatever allocation fails, in whichever thread.
+#[test]
+fn where_memory_is_short_a_record_command_says_so_and_what_to_do() {
+    let home = Home::bare();
+    let records = |store: &str, arguments: &[&str]| {
+        let mut command = home.ibid(["records"]);
+        command.args(arguments).env("IBID_STORE", home.path(store));
+        command
+    };
+    let pages = growing_pages(20, 100);
+    home.write("lines", json_lines(&pages));
+    home.write("large", noise(8 << 20, 1));
+    let batch = |line: u32| {
+        format!(
+            "{{\"do\": \"put\", \"key\": \"{line}\", \"body\": \"{}\"}}\n",
+            "x".repeat(3000)
+        )
+    };
+    home.write("batch", (0..2000).map(batch).collect::<String>());
+    assert_eq!(run(&mut records("store", &["load", "lines", "--body", "body"])).code, 0);
+    let commands: [&[&str]; 9] = [
+        &["load", "lines", "--body", "body", "--compact"],
+        &["load", "lines", "--body", "body", "--durability", "sync", "--json"],
+        &["put", "large", "large"],
+        &["batch", "batch"],
+        &["get", "page 1"],
+        &["get", "page 1", "page 2@3"],
+        &["scan"],
+        &["compact"],
+        &["verify"],
+    ];
+    let (mut refused, mut done) = (0, 0);
+    for arguments in commands {
+        for kib in (24_000..80_000).step_by(4000) {
+            let _ = std::fs::remove_dir_all(home.path("copy"));
+            let copied = Command::new("cp")
+                .arg("-r")
+                .args([home.path("store"), home.path("copy")])
+                .status();
+            assert!(copied.unwrap().success());
+            let (ran, said) = is_done_or_says_what_to_do(kib, &records("copy", arguments));
+            let Some(last) = said else {
+                done += 1;
+                continue;
+            };
+            refused += 1;
+            let case = format!("{arguments:?}, {kib} KiB: {ran:?}");
+            if arguments.contains(&"--json") {
+                let error: serde_json::Value = serde_json::from_str(&last).unwrap();
+                assert_eq!(error["code"], 1, "{case}");
+            }
+            // Nothing is lost, and what was said to be stored is there.
+            let stats = run(&mut records("copy", &["stats", "--json"])).out;
+            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            let line = last
+                .split_once("stored up to line ")
+                .map_or(0, |(_, rest)| rest.split(',').next().unwrap().parse::<u64>().unwrap());
+            assert!(stats["total"]["records"].as_u64().unwrap() >= 2000 + line, "{case}");
+        }
+    }
+    assert!(refused > 20 && done > 20, "{refused} refused, {done} done");
+}
+
+/// Only where memory is short, an abort becomes a message.
+#[test]
+fn a_program_that_is_made_to_abort_aborts() {
+    let home = Home::bare();
+    let mut command = home.ibid(["records", "load", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it catches the signal", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::ABORT.as_raw() - 1)) != 0
+    });
+    signal(&child, Signal::ABORT);
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::ABORT.as_raw()));
+}
+
+/// The advice helps.
+#[test]
+fn with_less_memory_a_load_needs_fewer_addresses() {
+    let home = Home::bare();
+    home.write("lines", json_lines(&growing_pages(20, 100)));
+    let load = |kib: u32, memory: &str| {
+        let _ = std::fs::remove_dir_all(home.path("store"));
+        let mut load = home.ibid(["records", "load", "lines", "--body", "body", "--memory", memory]);
+        load.env("IBID_STORE", home.path("store"));
+        run(&mut with_addresses(kib, &load)).code
+    };
+    let fewest = |memory: &str| (20_000..).step_by(2000).find(|&kib| load(kib, memory) == 0);
+    let (large, small) = (fewest("512MiB").unwrap(), fewest("16MiB").unwrap());
+    assert!(small < large && large < 300_000, "{small} and {large} KiB");
 }
 
 /// Returns text of about this length that compresses like program text.

@@ -16,6 +16,7 @@ use ibid_terminal::{Fields, Line, Lines, escape};
 use super::compact::{self, left_by};
 use super::unique::FirstKeys;
 use super::{open_or_make, place, size_on_disk};
+use crate::allocator;
 use crate::args::{DurabilityName, LoadArgs, NAMESPACE};
 use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
@@ -43,6 +44,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let mut lines = lines?;
     watch.expect(lines.file_bytes);
     let (store, namespace) = open_or_make(context, &args.place, &args.new, None)?;
+    allocator::loaded_up_to(0);
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,
@@ -417,6 +419,7 @@ impl Committer<'_> {
 
     fn note_sync(&mut self) {
         self.done.synced = self.done.committed;
+        allocator::loaded_up_to(self.done.synced.line);
         self.unsynced_since = None;
     }
 }
