@@ -44,7 +44,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
             conditions += 1;
         }
         match action {
-            Action::Put(body) => batch.put(namespace, &key, &body),
+            Action::Put(body) => batch.put(namespace, &key, body),
             Action::Delete => batch.delete(namespace, &key),
             Action::Purge => batch.purge(namespace, &key),
             Action::Require => &mut batch,

@@ -329,12 +329,12 @@ impl Loader<'_> {
             bytes_held,
             amount,
         } = &mut self.pending;
-        batch.put(self.namespace, &key, &body);
-        self.first_keys.note(self.namespace, &key);
-        since.get_or_insert_with(Instant::now);
         *bytes_held += key.len() + body.len();
         amount.records += 1;
         amount.bytes += body.len() as u64;
+        batch.put(self.namespace, &key, body);
+        self.first_keys.note(self.namespace, &key);
+        since.get_or_insert_with(Instant::now);
         Ok(true)
     }
 

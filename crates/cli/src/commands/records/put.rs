@@ -23,13 +23,14 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     if let Some(condition) = condition {
         batch.require(&namespace, key, condition);
     }
-    batch.put(&namespace, key, &body);
+    let bytes = body.len() as u64;
+    batch.put(&namespace, key, body);
     store.commit(batch)?;
     // The replaced record may become a delta against the new one.
     store.finish_encoding()?;
     // No other process can have the store open, so the latest version is the new one.
     let stored = namespace.latest(key)?.expect("it was stored above");
-    print::records_put(&mut context.out, key, stored, body.len() as u64)?;
+    print::records_put(&mut context.out, key, stored, bytes)?;
     Ok(Outcome::Done)
 }
 
