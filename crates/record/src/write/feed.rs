@@ -23,6 +23,8 @@ pub(crate) struct NewRecord {
     pub(crate) versions_kept: bool,
     /// An older record that it probably resembles.
     pub(crate) prior: Option<Prior>,
+    /// Length of the body, bytes.
+    pub(crate) length: usize,
     /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
 }
