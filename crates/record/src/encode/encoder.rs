@@ -18,7 +18,7 @@ use super::{Encoding, Tally, chain};
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::lru::LruCache;
-use crate::read::records::{Records, StoredBody};
+use crate::read::records::{Records, See, StoredBody};
 use crate::read::{lookup, namespaces};
 use crate::write::feed::{Feed, FeedEvent, NewRecord};
 use crate::write::handle::WriterHandle;
@@ -579,17 +579,23 @@ impl EncoderThread {
 
     /// Makes a record of the chain a delta of the new one, so that fewer records are read for it.
     fn hop(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
-        let fetch = |number: u64| {
-            if number == source.number {
-                return Ok(Some(StoredBody::Whole(source.body.to_vec())));
-            }
-            match self.pending.get(number) {
-                Some(rewrite) => Ok(Some(rewrite.stored_body())),
-                None => self.records.stored(read, number, None),
-            }
+        let stored = match self.pending.get(number) {
+            Some(rewrite) => Some(rewrite.stored_body()),
+            None => self.records.stored(read, number, None)?,
         };
-        let Some(stored) = fetch(number)? else {
+        let Some(stored) = stored else {
             return Ok(());
+        };
+        let fetch = |base: u64, see: See<'_>| {
+            if base == source.number {
+                see(record::Body::Whole(source.body));
+                return Ok(true);
+            }
+            match self.pending.get(base) {
+                Some(rewrite) => see(rewrite.body()),
+                None => return self.records.visit(read, base, &mut |record| see(record.body)),
+            }
+            Ok(true)
         };
         let Some(older) = self.records.decode(number, stored, fetch)? else {
             return Ok(());

@@ -1,13 +1,13 @@
 //! Reads of a namespace as it was at one moment.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::records::{Generation, Records, StoredBody};
+use super::records::{Generation, Records, See, StoredBody};
 use super::{lookup, many};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
@@ -51,14 +51,22 @@ impl View {
 
     /// Returns the body under a key; [`None`] if the key has none.
     pub(crate) fn get(&self, namespace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show(namespace, key, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body under a key to `found`, and returns whether the key has one.
+    pub(crate) fn show(&self, namespace: u32, key: &[u8], found: &mut dyn FnMut(Cow<'_, [u8]>)) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
-            return Ok(None);
+            return Ok(false);
         };
         let (number, owner) = (entry.latest, (namespace, key, entry.versions));
-        let body = self
-            .records
-            .latest_body(&*self.engine, self.generation, number, owner)?;
-        live(number, body).map(Some)
+        let (read, generation) = (&*self.engine, self.generation);
+        match self.records.show_latest(read, generation, number, owner, found)? {
+            true => Ok(true),
+            false => Err(misplaced(number)),
+        }
     }
 
     /// Returns the latest records of several keys, in the order of `keys`; [`None`] for a key that has
@@ -113,18 +121,33 @@ impl View {
     /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
     /// deletes the key.
     pub(crate) fn get_version(&self, namespace: u32, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show_version(namespace, key, version, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body of a version, from 1, to `found`. Returns false if there is no such version, or if it deletes the
+    /// key.
+    pub(crate) fn show_version(
+        &self,
+        namespace: u32,
+        key: &[u8],
+        version: u32,
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
-            return Ok(None);
+            return Ok(false);
         };
         if !(1..=entry.versions).contains(&version) {
-            return Ok(None);
+            return Ok(false);
         }
         let VersionEntry { deleted, number } = lookup::version_entry(&*self.engine, &entry, version)?;
-        let body = self.records.body(&*self.engine, number, (namespace, key, version))?;
-        if body.is_none() != deleted {
+        let owner = (namespace, key, version);
+        let is_shown = self.records.show(&*self.engine, number, owner, found)?;
+        if is_shown == deleted {
             return Err(misplaced(number));
         }
-        Ok(body)
+        Ok(is_shown)
     }
 
     fn entry(&self, namespace: u32, key: &[u8]) -> Result<Option<KeyEntry>, Error> {
@@ -413,7 +436,7 @@ impl<V: Borrow<View>> WrittenAfter<V> {
             stored,
         } = written;
         let View { engine, records, .. } = self.0.view.borrow();
-        let fetch = |base| records.stored(&**engine, base, None);
+        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
         let stored = stored.ok_or_else(|| misplaced(number))?;
         Ok(Some(Record {
             body: live(number, records.decode(number, stored, fetch)?)?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use ibid_format::record::{BODY_CHECK_BYTES, ChainEntry, Digest, Epoch, LogEntry, LogState, Place};
+use ibid_format::record::{BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LogEntry, LogState, Place};
 
 use crate::condition::Condition;
 use crate::engine::Table;
@@ -180,12 +180,17 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    pub(crate) fn stored_body(&self) -> StoredBody {
-        StoredBody::Delta {
+    /// Returns the body as it will be stored.
+    pub(crate) fn body(&self) -> Body<'_> {
+        Body::Delta {
             base: self.base,
             check: self.check,
-            delta: self.delta.clone(),
+            delta: &self.delta,
         }
+    }
+
+    pub(crate) fn stored_body(&self) -> StoredBody {
+        StoredBody::of(self.body())
     }
 }
 
