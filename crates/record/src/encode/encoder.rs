@@ -208,6 +208,10 @@ impl EncoderThread {
     fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
         while before.is_none_or(|before| self.next < before) {
             let snapshot = self.engine.snapshot()?;
+            // Mostly there are none. To look for them could read the last record, which may be long.
+            if before.is_none() && lookup::next(&*snapshot).is_ok_and(|next| next.record <= self.next) {
+                return Ok(());
+            }
             let missed = self.read_missed(&*snapshot, before)?;
             if missed.is_empty() {
                 self.next = before.unwrap_or(self.next);
@@ -441,20 +445,24 @@ impl EncoderThread {
         number: u64,
         bytes_max: impl Fn(usize) -> usize,
     ) -> Result<Option<Option<Choice>>, Error> {
-        if self.pending.get(number).is_some() || !self.records.contains(read, number)? {
+        if self.pending.get(number).is_some() {
             self.cache.remove(number);
             return Ok(None);
         }
         if let Some(older) = self.cache.get(number) {
+            if !self.records.contains(read, number)? {
+                self.cache.remove(number);
+                return Ok(None);
+            }
             self.tally.update().cache_hits += 1;
             return self.delta(source, number, &older, bytes_max(older.len())).map(Some);
         }
-        self.tally.update().cache_misses += 1;
         let records = self.records.clone();
         let mut delta = Ok(None);
         // The body is not copied: it may be long.
         records.visit(read, number, &mut |record| match record.body {
             record::Body::Whole(older) if older.len() <= self.options.compared_bytes_max => {
+                self.tally.update().cache_misses += 1;
                 delta = self.delta(source, number, older, bytes_max(older.len())).map(Some);
             }
             record::Body::Whole(_) | record::Body::Delta { .. } | record::Body::Deleted => {}
