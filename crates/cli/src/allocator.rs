@@ -28,6 +28,11 @@ pub(crate) fn report_with(memory: u64, json: bool) {
     JSON.store(json, Relaxed);
 }
 
+/// Returns the budget of `--memory`, bytes.
+pub(crate) fn memory() -> u64 {
+    MEMORY.load(Relaxed)
+}
+
 /// Notes the line up to which a load has stored records for certain.
 pub(crate) fn loaded_up_to(line: u64) {
     LOADED.store(line + 1, Relaxed);

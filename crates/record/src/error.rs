@@ -105,6 +105,15 @@ pub enum Error {
         /// The cause.
         found: Damage,
     },
+    /// A body is longer than [`Options::body_bytes_max`](crate::Options::body_bytes_max). It can be read with a larger
+    /// limit, which takes more memory.
+    #[error("a record has a body of {found} bytes, and at most {max} may be read")]
+    BodyTooLong {
+        /// The limit, bytes.
+        max: u64,
+        /// The length of the body, bytes.
+        found: u64,
+    },
     /// The path holds something other than a store of records.
     #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
@@ -283,6 +292,17 @@ impl Error {
             self,
             Error::Network { .. } | Error::Nats { .. } | Error::NothingPublished { .. } | Error::Message(_)
         )
+    }
+
+    /// Refuses a body that is longer than the limit.
+    pub(crate) fn check_body(found: usize, max: usize) -> Result<(), Self> {
+        match found > max {
+            true => Err(Error::BodyTooLong {
+                max: max as u64,
+                found: found as u64,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Returns the error of an entry that cannot be read, or written.

@@ -14,7 +14,7 @@ use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
 use super::Failure;
-use crate::allocator::address_limit;
+use crate::allocator::{address_limit, memory};
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
@@ -227,6 +227,11 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
              that is damaged."
         }
         RecordError::OutOfMemory { .. } => return Some(take_less().into()),
+        RecordError::BodyTooLong { found, max } => {
+            // A body may take the same part of any memory.
+            let needed = (found * memory().div_ceil((*max).max(1))).div_ceil(1 << 20);
+            return Some(format!("Give --memory {needed}MiB or more.").into());
+        }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
         RecordError::Encrypted { .. } => GIVE_PASSWORD,
         RecordError::Key {

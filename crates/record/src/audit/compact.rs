@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
-    frames_of_block, records_of_block, records_of_frame,
+    frames_of_block, key_of, records_of_block, records_of_frame,
 };
 
 use super::window::{Item, Window};
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
-use crate::read::places;
 use crate::read::records::Records;
+use crate::read::{lookup, places};
 use crate::write::block;
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
@@ -248,7 +248,7 @@ impl Compactor<'_> {
             }
             let record = Record::decode_packed(number, &record);
             let record = record.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-            let is_latest = is_latest(self.read, self.records, number, &record)?;
+            let is_latest = is_latest(self.read, number, &record)?;
             self.window.push(number, &record, is_latest, Origin::Block(place))?;
             if self.window.is_full() {
                 self.compress_window()?;
@@ -274,7 +274,8 @@ impl Compactor<'_> {
             failed = (|| {
                 let record = Record::decode(number, value);
                 let record = record.map_err(|error| Error::damaged(Table::Records, key, error))?;
-                let is_latest = is_latest(read, records, number, &record)?;
+                Error::check_body(record.body.stored().len(), records.body_bytes_max())?;
+                let is_latest = is_latest(read, number, &record)?;
                 let check = value.last_chunk().copied().unwrap_or_default();
                 window.push(number, &record, is_latest, Origin::Single(check))
             })();
@@ -428,6 +429,10 @@ impl Compactor<'_> {
 }
 
 /// Returns whether a record is the latest version of its key, and stored whole.
-fn is_latest(read: &dyn Snapshot, records: &Records, number: u64, record: &Record<'_>) -> Result<bool, Error> {
-    Ok(matches!(record.body, Body::Whole(_)) && records.is_latest(read, number)?)
+fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bool, Error> {
+    if !matches!(record.body, Body::Whole(_)) {
+        return Ok(false);
+    }
+    let entry = lookup::key_entry(read, &key_of(record.namespace, record.key))?;
+    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
 }

@@ -36,13 +36,14 @@ const FRAME_BYTES: usize = 16 << 20;
 const RECORDS_AT_ONCE: usize = 1024;
 
 /// Checks everything in a snapshot. Calls `progress` with the number of bytes checked since its
-/// last call; it may stop the check.
+/// last call; it may stop the check. A body that is longer than `body_bytes_max` is an error.
 pub(crate) fn verify(
     snapshot: &dyn Snapshot,
+    body_bytes_max: usize,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification, Error> {
     // The store's own reader is not used: a frame in its cache may be damaged on disk.
-    let records = Records::new(FRAME_BYTES, 0);
+    let records = Records::new(FRAME_BYTES, 0, body_bytes_max);
     let mut verifier = Verifier {
         read: snapshot,
         records: &records,

@@ -279,7 +279,7 @@ impl EncoderThread {
         Ok(page)
     }
 
-    /// Counts damage, and returns other errors. Readers and verification report damage; a record
+    /// Counts damage, passes over a body that may not be read, and returns other errors. Readers and verification report damage; a record
     /// that is not encoded because of it is not lost.
     fn pass_over(&self, error: Error) -> Result<(), Error> {
         match error {
@@ -287,6 +287,7 @@ impl EncoderThread {
                 self.tally.update().damaged += 1;
                 Ok(())
             }
+            Error::BodyTooLong { .. } => Ok(()),
             error => Err(error),
         }
     }

@@ -5,6 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::DeltaDecoder;
+use ibid_delta::advanced::describe;
 use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
 
 use super::frames::{Frame, Frames};
@@ -97,16 +98,24 @@ pub(crate) struct Records {
     latest: Mutex<LatestCache>,
     /// Idle decoders: at most one for each thread that reads.
     decoders: Mutex<Vec<DeltaDecoder>>,
+    /// Longest body that is read, bytes.
+    body_bytes_max: usize,
 }
 
 impl Records {
-    /// Returns a reader that caches so many bytes of frames, and of latest versions from frames.
-    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize) -> Self {
+    /// Returns a reader that caches so many bytes of frames, and of latest versions from frames. It refuses bodies that
+    /// are longer than `body_bytes_max`.
+    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize, body_bytes_max: usize) -> Self {
         Records {
-            frames: Frames::new(frame_bytes),
+            body_bytes_max,
+            frames: Frames::new(frame_bytes, body_bytes_max),
             latest: Mutex::new(LruCache::new(latest_bytes)),
             decoders: Mutex::default(),
         }
+    }
+
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max
     }
 
     /// Shows a record to `found`, and returns whether there is one.
@@ -282,7 +291,12 @@ impl Records {
         found: &mut dyn FnMut(Cow<'_, [u8]>),
     ) -> Result<bool, Error> {
         let mut seen = None;
+        let mut fits = Ok(());
         let mut see = |record: Record<'_>, bytes: Option<&[u8]>| {
+            fits = Error::check_body(record.body.stored().len(), self.body_bytes_max);
+            if fits.is_err() {
+                return;
+            }
             let record::Body::Whole(body) = record.body else {
                 seen = Some(owned_body(record, owner));
                 return;
@@ -306,6 +320,7 @@ impl Records {
                 self.visit_bytes(read, number, &mut see)?;
             }
         }
+        fits?;
         let seen = seen.ok_or_else(|| damaged(number, Damage::Missing))?;
         match seen.map_err(|damage| damaged(number, damage))? {
             StoredBody::Deleted => Ok(false),
@@ -334,7 +349,7 @@ impl Records {
             StoredBody::Whole(body) => return Ok(Some(body)),
             StoredBody::Delta { base, check, delta } => (base, check, delta),
         };
-        let mut decoder = self.take_decoder();
+        let (mut decoder, max) = (self.take_decoder(), self.body_bytes_max);
         // The deltas on the way to a whole record; those that take too much memory are read again. A base has a larger
         // number than its deltas, so the way ends.
         let mut kept = delta.len();
@@ -344,9 +359,11 @@ impl Records {
             let mut see = |record: record::Body<'_>| {
                 seen = Some(match (record, way.last()) {
                     (record::Body::Whole(base), Some((number, Some(delta)))) => {
-                        decode_one(&mut decoder, base, *number, delta).map(Seen::Made)
+                        decode_one(&mut decoder, base, (*number, delta), max).map(Seen::Made)
                     }
-                    (record::Body::Whole(base), _) => Ok(Seen::Base(base.to_vec())),
+                    (record::Body::Whole(base), _) => {
+                        Error::check_body(base.len(), max).map(|()| Seen::Base(base.to_vec()))
+                    }
                     (record::Body::Delta { base, delta, .. }, _) => {
                         let keeps = kept + delta.len() <= DELTAS_KEPT;
                         kept += if keeps { delta.len() } else { 0 };
@@ -371,11 +388,11 @@ impl Records {
         while let Some((number, delta)) = way.pop() {
             let mut made = None;
             match delta {
-                Some(delta) => made = Some(decode_one(&mut decoder, &body, number, &delta)),
+                Some(delta) => made = Some(decode_one(&mut decoder, &body, (number, &delta), max)),
                 None => {
                     let mut see = |record: record::Body<'_>| {
                         if let record::Body::Delta { delta, .. } = record {
-                            made = Some(decode_one(&mut decoder, &body, number, delta));
+                            made = Some(decode_one(&mut decoder, &body, (number, delta), max));
                         }
                     };
                     fetch(number, &mut see)?;
@@ -412,8 +429,18 @@ enum Seen {
     Delta(u64, Option<Vec<u8>>),
 }
 
-/// Returns what the delta of a record makes of a base.
-fn decode_one(decoder: &mut DeltaDecoder, base: &[u8], number: u64, delta: &[u8]) -> Result<Vec<u8>, Error> {
+/// Returns what the delta of a record makes of a base, if both have at most `max` bytes.
+fn decode_one(
+    decoder: &mut DeltaDecoder,
+    base: &[u8],
+    (number, delta): (u64, &[u8]),
+    max: usize,
+) -> Result<Vec<u8>, Error> {
+    let (_, length) = describe(delta).map_err(|error| damaged(number, error))?;
+    // A body that is too long for the format is damage.
+    if length <= BODY_BYTES_MAX {
+        Error::check_body(length.max(base.len()), max)?;
+    }
     let mut made = Vec::new();
     let decoded = decoder.decode(base, delta, BODY_BYTES_MAX, &mut made);
     decoded.map_err(|error| damaged(number, error))?;

@@ -285,7 +285,7 @@ impl Store {
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
         let (snapshot, _) = self.shared.complete_snapshot()?;
-        audit::verify(&*snapshot, progress)
+        audit::verify(&*snapshot, self.shared.records.body_bytes_max(), progress)
     }
 
     /// Counts everything that is committed now. Calls `progress` with the number of bytes read

@@ -28,6 +28,8 @@ const BATCH_RECORDS: usize = 4096;
 /// Maximum bytes of keys and bodies in a batch, beyond its first record; also at most a sixteenth
 /// of the memory.
 const BATCH_BYTES: u64 = 8 << 20;
+/// A batch is long if it has more than so many times the bytes of others, because of its last record.
+const LONG_BATCHES: usize = 2;
 /// How long a record waits for others before it is committed, and, with `--durability batched`, how
 /// long committed records wait to be synced.
 const DELAY: Duration = Duration::from_secs(1);
@@ -146,6 +148,8 @@ struct Pending {
     /// Bytes of its keys and bodies.
     bytes_held: usize,
     amount: Amount,
+    /// Is dropped when a long record was committed and encoded.
+    done: Option<SyncSender<()>>,
 }
 
 impl Pending {
@@ -328,6 +332,7 @@ impl Loader<'_> {
             since,
             bytes_held,
             amount,
+            ..
         } = &mut self.pending;
         *bytes_held += key.len() + body.len();
         amount.records += 1;
@@ -338,9 +343,19 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// Sends the batch; returns whether the other thread still takes batches.
+    /// Sends the batch; returns whether the other thread still takes batches. Waits until a long record is done, so that
+    /// there is memory for the next one.
     fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
-        batches.send(std::mem::take(&mut self.pending)).is_ok()
+        let is_long = self.pending.bytes_held > LONG_BATCHES * self.batch_bytes;
+        let (done, is_done) = sync_channel(1);
+        let pending = Pending {
+            done: is_long.then_some(done),
+            ..std::mem::take(&mut self.pending)
+        };
+        let is_taken = batches.send(pending).is_ok();
+        // It is an error, since nothing is sent; at once if there is no long record.
+        let _ = is_done.recv();
+        is_taken
     }
 }
 
@@ -389,7 +404,9 @@ impl Committer<'_> {
     }
 
     fn commit(&mut self, pending: Pending, due: Option<Instant>) -> Result<(), Error> {
-        let Pending { batch, amount, .. } = pending;
+        let Pending {
+            batch, amount, done, ..
+        } = pending;
         if batch.is_empty() {
             return Ok(());
         }
@@ -407,6 +424,9 @@ impl Committer<'_> {
             self.note_sync();
         } else {
             self.unsynced_since.get_or_insert_with(Instant::now);
+        }
+        if done.is_some() {
+            self.store.finish_encoding()?;
         }
         Ok(())
     }
