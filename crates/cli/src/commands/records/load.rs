@@ -293,7 +293,10 @@ impl Loader<'_> {
                 )),
             };
             match taken {
-                Ok(true) => self.pending.amount.line = lines.number,
+                Ok(true) => {
+                    self.pending.amount.line = lines.number;
+                    lines.release();
+                }
                 Ok(false) => {}
                 Err(problem) => {
                     let bad = BadLine {
