@@ -42,6 +42,143 @@ fn stays_within(home: &Home, mib: u64, arguments: &[&str]) {
     );
 }
 
+/// Long bodies, as long as the memory allows: new, as the base of a delta, as a delta, and compressed.
+#[test]
+fn records_as_long_as_the_memory_allows_stay_within_the_budget() {
+    const MIB: u64 = 128;
+    let home = Home::bare();
+    let length = (MIB << 20) as usize / 8;
+    let first = noise(length, 1);
+    let mut second = first.clone();
+    for at in (0..length).step_by(50_000) {
+        second[at] ^= 1;
+    }
+    // Many copies of a few bytes, which take the encoder's tables.
+    let third: Vec<u8> = (0..length / 32)
+        .flat_map(|at| &first[(at * 977) % (length / 32) * 32..][..32])
+        .copied()
+        .collect();
+    let bodies = [first, second, third];
+    let within = |arguments: &[&str]| {
+        let arguments: Vec<&str> = ["records"].into_iter().chain(arguments.iter().copied()).collect();
+        stays_within(&home, MIB, &[&arguments[..], &["--store=store"]].concat());
+    };
+    let are_there = || {
+        for (version, body) in (1..).zip(&bodies) {
+            let version = format!("key@{version}");
+            within(&["get", &version]);
+            let ran = home.run([
+                "records",
+                "get",
+                &version,
+                "--store=store",
+                &format!("--memory={MIB}MiB"),
+            ]);
+            assert!(ran.code == 0 && ran.raw == *body, "{version}: {}", ran.err);
+        }
+        for command in ["scan", "stats", "verify"] {
+            within(&[command]);
+        }
+        within(&["scan", "--json"]);
+        within(&["get", "key", "key@1", "key@2"]);
+        within(&["versions", "key"]);
+    };
+    for (place, body) in bodies.iter().enumerate() {
+        home.write("body", body);
+        within(&["put", "key", "body"]);
+        assert!(deltas(&home) >= u64::from(place > 0));
+    }
+    are_there();
+    within(&["compact"]);
+    are_there();
+    // Its base is compressed.
+    home.write("body", &bodies[0]);
+    within(&["put", "key", "body"]);
+    within(&["put", "key", "body", "--namespace", "other"]);
+    within(&["compact"]);
+    are_there();
+}
+
+/// Returns how many records are deltas.
+fn deltas(home: &Home) -> u64 {
+    let stats = home.ok(["records", "stats", "--store=store", "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    stats["namespaces"][0]["deltas"]["count"].as_u64().unwrap()
+}
+
+#[test]
+fn a_load_of_long_lines_stays_within_the_budget() {
+    let home = Home::bare();
+    let letters = |seed: u64| {
+        noise(31 << 20, seed)
+            .into_iter()
+            .map(|byte| char::from(b'a' + byte % 16))
+    };
+    let mut lines = String::new();
+    for line in 0..6_u64 {
+        let body: String = letters(line % 3).collect();
+        lines += &format!("{{\"key\": \"{}\", \"body\": \"{body}\"}}\n", line % 2);
+        lines += "{\"key\": \"short\", \"body\": \"in the same place\"}\n";
+    }
+    home.write("lines", &lines);
+    stays_within(
+        &home,
+        256,
+        &["records", "load", "lines", "--body=body", "--store=store"],
+    );
+    let expected: String = letters(2).collect();
+    assert!(home.ok(["records", "get", "1", "--store=store"]) == expected);
+}
+
+#[test]
+fn a_record_that_needs_more_memory_says_how_much() {
+    let home = Home::bare();
+    let body = noise(4 << 20, 1);
+    home.write("body", &body);
+    let longest = std::fs::File::create(home.path("longest")).unwrap();
+    longest.set_len((256 << 20) + 1).unwrap();
+    let records = |code: i32, arguments: &[&str], memory: &str| {
+        let mut command = home.ibid(["records"]);
+        command.args(arguments).args(["--store=store", "--memory", memory]);
+        command.stdin(std::fs::File::open(home.path("body")).unwrap());
+        let ran = run(&mut command);
+        assert_eq!(ran.code, code, "{arguments:?} with {memory}: {ran:?}");
+        assert!(!ran.err.contains("damaged"), "{ran:?}");
+        ran
+    };
+    let said = records(1, &["put", "key", "body"], "31MiB").err;
+    assert!(
+        said.contains("a record of 4.0 MiB takes 32 MiB of memory. Give --memory 32MiB"),
+        "{said}"
+    );
+    let said = records(1, &["put", "key", "-"], "31MiB").err;
+    assert!(said.contains("Any record needs --memory 2048MiB"), "{said}");
+    let said = records(1, &["put", "key", "longest"], "1TiB").err;
+    assert!(said.contains("a record has at most 256 MiB"), "{said}");
+    assert!(!home.path("store").exists(), "nothing is created");
+    records(0, &["put", "key", "body"], "32MiB");
+    let commands: [&[&str]; 5] = [
+        &["get", "key"],
+        &["get", "key", "key@1"],
+        &["scan"],
+        &["verify"],
+        &["compact"],
+    ];
+    for arguments in commands {
+        let said = records(1, arguments, "16MiB").err;
+        let needed = said
+            .split_once("Give --memory ")
+            .unwrap_or_else(|| panic!("{arguments:?}: {said}"))
+            .1;
+        let needed = needed.split_once(" or more").unwrap().0;
+        let ran = records(0, arguments, needed);
+        assert!(arguments != ["get", "key"] || ran.raw == body);
+    }
+    // The same for what is compressed.
+    let said = records(1, &["get", "key"], "8MiB").err;
+    assert!(said.contains("Give --memory"), "{said}");
+}
+
 /// Returns the command in a shell that lets it have so many KiB of addresses.
 fn with_addresses(kib: u32, command: &Command) -> Command {
     let mut limited = Command::new("sh");
