@@ -1,19 +1,20 @@
 //! The budget of memory: a process takes no more than `--memory`, and 20 MiB for the program itself.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::replicas::Stores;
 use crate::support::{CHEAP, Home, Ran, growing_pages, json_lines, noise, run, signal, wait_until};
 
 /// Code, stacks, and what the allocator needs for itself, bytes.
 const PROGRAM_OWN: u64 = 20 << 20;
 
 /// Returns the most memory that a process has had, bytes, as long as it runs.
-fn peak(child: &Child) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+fn peak(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib << 10)
@@ -28,7 +29,7 @@ fn stays_within(home: &Home, mib: u64, arguments: &[&str]) {
     let ended = loop {
         // The highest value so far is read again and again, so only what comes in the last moments
         // can be missed.
-        most = peak(&child).unwrap_or(0).max(most);
+        most = peak(child.id()).unwrap_or(0).max(most);
         match child.try_wait().unwrap() {
             Some(ended) => break ended,
             None => std::thread::sleep(Duration::from_millis(2)),
@@ -97,6 +98,38 @@ fn records_as_long_as_the_memory_allows_stay_within_the_budget() {
     within(&["put", "key", "body", "--namespace", "other"]);
     within(&["compact"]);
     are_there();
+}
+
+/// As new records, as deltas of those that the replica has, and in a copy of the whole store.
+#[test]
+fn replication_of_long_records_stays_within_the_budget() {
+    const MIB: u64 = 128;
+    let stores = Stores::new();
+    let budget = format!("--memory={MIB}MiB");
+    let put = |seed: u64| {
+        let mut body = noise((MIB << 20) as usize / 8, 1);
+        body[..1 << 20].copy_from_slice(&noise(1 << 20, seed));
+        stores.home.write("body", body);
+        stores.ok("primary", &["put", "key", "body", &budget]);
+        stores.ok("primary", &["put", &seed.to_string(), "body", &budget]);
+    };
+    put(1);
+    for seed in 2..4 {
+        let (serving, address) = stores.serve("primary", &[&budget]);
+        for replica in ["first", &format!("copy{seed}")] {
+            let store = format!("--store={replica}");
+            stays_within(
+                &stores.home,
+                MIB,
+                &["records", "replicate", "--once", "--from", &address, &store],
+            );
+        }
+        let most = peak(serving.id()).unwrap();
+        assert!(most <= (MIB << 20) + PROGRAM_OWN, "{} MiB", most >> 20);
+        assert_eq!(serving.end(), Some(0));
+        stores.assert_same("primary", "first");
+        put(seed);
+    }
 }
 
 /// Returns how many records are deltas.
