@@ -279,8 +279,8 @@ impl EncoderThread {
         Ok(page)
     }
 
-    /// Counts damage, passes over a body that may not be read, and returns other errors. Readers and verification report damage; a record
-    /// that is not encoded because of it is not lost.
+    /// Counts damage, passes over a body that may not be read, and returns other errors. Readers and verification
+    /// report damage; a record that is not encoded because of it is not lost.
     fn pass_over(&self, error: Error) -> Result<(), Error> {
         match error {
             Error::Damaged { .. } => {

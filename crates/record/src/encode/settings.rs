@@ -50,7 +50,8 @@ pub struct Encoding {
     /// kinds are not compared: until new records replace the old ones, those are found by their
     /// keys only.
     pub feature_bytes: FeatureBytes,
-    /// Memory for bodies of the newest records of chains, bytes; and as much again for records that wait for the encoder.
+    /// Memory for bodies of the newest records of chains, bytes; and as much again for records that wait for the
+    /// encoder.
     pub source_cache_bytes: usize,
     /// How many more features a record outside this cache must share to be preferred to one in it:
     /// the reward of dDedup §3.1.3.

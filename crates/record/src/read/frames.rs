@@ -57,7 +57,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Returns a reader that caches so many bytes of frames. It refuses frames with a longer body than `body_bytes_max`.
+    /// Returns a reader that caches so many bytes of frames. It refuses frames with a longer body than
+    /// `body_bytes_max`.
     pub(crate) fn new(bytes: usize, body_bytes_max: usize) -> Self {
         Frames {
             frame_bytes_max: body_bytes_max.saturating_add(OTHER_BYTES_MAX),

@@ -270,7 +270,7 @@ impl Store {
     /// threads may read and write meanwhile; their changes are not checked.
     ///
     /// # Errors
-    /// [`Error::Engine`] if the disk fails. Damage is no error here: it is in the report.
+    /// [`Error::Engine`] if the disk fails; [`Error::BodyTooLong`]. Damage is no error here: it is in the report.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -326,7 +326,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
-    /// [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed before the error stay
+    /// [`Error::WriterEnded`], [`Error::Damaged`], [`Error::BodyTooLong`]. Records that were compressed before the error stay
     /// compressed, and nothing is lost.
     ///
     /// ```

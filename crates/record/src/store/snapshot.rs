@@ -41,13 +41,13 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::ForeignNamespace`]; [`Error::Engine`]. All methods return these errors.
+    /// [`Error::ForeignNamespace`]; [`Error::BodyTooLong`]; [`Error::Engine`]. All methods return these errors.
     pub fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view_of(namespace)?.get(namespace.number(), key)
     }
 
-    /// Shows the body under `key` to `found`, and returns whether it has one. A body that is stored whole is not copied,
-    /// so this takes less memory than [`get`](Self::get).
+    /// Shows the body under `key` to `found`, and returns whether it has one. A body that is stored whole is not
+    /// copied, so this takes less memory than [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -346,8 +346,8 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// Sends the batch; returns whether the other thread still takes batches. Waits until a long record is done, so that
-    /// there is memory for the next one.
+    /// Sends the batch; returns whether the other thread still takes batches. Waits until a long record is done, so
+    /// that there is memory for the next one.
     fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
         let is_long = self.pending.bytes_held > LONG_BATCHES * self.batch_bytes;
         let (done, is_done) = sync_channel(1);
