@@ -92,6 +92,16 @@ fn records_as_long_as_the_memory_allows_stay_within_the_budget() {
     are_there();
     within(&["compact"]);
     are_there();
+    let letters: String = bodies[0]
+        .iter()
+        .skip(1000)
+        .map(|byte| char::from(b'a' + byte % 16))
+        .collect();
+    for number in 0..2 {
+        let line = format!("{{\"do\": \"put\", \"key\": \"batch\", \"body\": \"{number}{letters}\"}}");
+        home.write("batch", line);
+        within(&["batch", "batch"]);
+    }
     // Its base is compressed.
     home.write("body", &bodies[0]);
     within(&["put", "key", "body"]);

@@ -326,8 +326,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
-    /// [`Error::WriterEnded`], [`Error::Damaged`], [`Error::BodyTooLong`]. Records that were compressed before the error stay
-    /// compressed, and nothing is lost.
+    /// [`Error::WriterEnded`], [`Error::Damaged`], [`Error::BodyTooLong`]. Records that were compressed before the
+    /// error stay compressed, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;
