@@ -50,8 +50,8 @@ fn takes_at_most(home: &Home, bytes: u64, mib: u64, arguments: &[&str]) {
     );
 }
 
-/// Long bodies, as long as the memory allows: new, as the base of a delta, as a delta, and compressed. Each command takes
-/// so many times their length as `docs/records.md` says, rounded up.
+/// Bodies are new, the base of a delta, a delta, and compressed. Each command takes so many times their length as
+/// `docs/records.md` says, rounded up.
 #[test]
 fn records_as_long_as_the_memory_allows_take_a_few_times_their_length() {
     const LENGTH: usize = 32 << 20;

@@ -83,8 +83,8 @@ pub enum Method {
     /// [`Codec::Anchor`]: the fastest to decode and to [reverse](DeltaEncoder::reverse); for deltas
     /// that are compressed together.
     Anchor {
-        /// How densely the base is searched. dDedup's default is one position in 64. Of a long base, a million positions
-        /// are remembered, in 23 MiB: with one position in 16, these are all up to 16 MiB.
+        /// How densely the base is searched. dDedup's default is one position in 64. Of a long base, a million
+        /// positions are remembered, in 23 MiB: with one position in 16, these are all up to 16 MiB.
         interval: Interval,
     },
     /// [`Codec::AnchorZstd`]: the smallest deltas of long data, from some 100 KiB on, and the
