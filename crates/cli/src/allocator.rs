@@ -21,6 +21,9 @@ static JSON: AtomicBool = AtomicBool::new(false);
 /// One more than the line up to which a load has stored records; 0 if none is going on.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
+/// Whether all changes of a command are on disk, so that only deltas are left to make.
+static COMMITTED: AtomicBool = AtomicBool::new(false);
+
 /// Notes how to report that there is no memory.
 pub(crate) fn report_with(memory: u64, json: bool) {
     MEMORY.store(memory, Relaxed);
@@ -36,6 +39,11 @@ pub(crate) fn memory() -> u64 {
 /// Notes the line up to which a load has stored records for certain.
 pub(crate) fn loaded_up_to(line: u64) {
     LOADED.store(line + 1, Relaxed);
+}
+
+/// Notes that all changes of a command are on disk.
+pub(crate) fn committed() {
+    COMMITTED.store(true, Relaxed);
 }
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature")]
@@ -189,6 +197,7 @@ fn write_message(text: &mut Text, bytes: Option<usize>) -> fmt::Result {
         (None, None) => {}
     }
     match LOADED.load(Relaxed) {
+        0 if COMMITTED.load(Relaxed) => text.write_str("; everything is stored, and may become smaller later")?,
         0 => {}
         1 => text.write_str("; perhaps nothing was stored. What the store has, `ibid records stats` shows")?,
         line => write!(

@@ -346,6 +346,41 @@ fn where_memory_is_short_a_record_command_says_so_and_what_to_do() {
     assert!(refused > 20 && done > 20, "{refused} refused, {done} done");
 }
 
+/// To make the older version a delta takes more memory than to store the new one.
+#[test]
+fn a_record_that_is_stored_when_memory_runs_out_is_said_to_be() {
+    let home = Home::bare();
+    let mut body = noise(8 << 20, 1);
+    home.write("body", &body);
+    home.ok(["records", "put", "key", "body", "--store=store"]);
+    home.ok(["records", "compact", "--quiet", "--store=store"]);
+    for at in (0..body.len()).step_by(50_000) {
+        body[at] ^= 1;
+    }
+    home.write("body", &body);
+    let mut stored = 0;
+    for kib in (40_000..100_000).step_by(3000) {
+        let _ = std::fs::remove_dir_all(home.path("copy"));
+        let copied = Command::new("cp")
+            .arg("-r")
+            .args([home.path("store"), home.path("copy")])
+            .status();
+        assert!(copied.unwrap().success());
+        let put = home.ibid(["records", "put", "key", "body", "--store=copy"]);
+        let (_, said) = is_done_or_says_what_to_do(kib, &put);
+        let is_said = said.is_some_and(|said| said.contains("everything is stored"));
+        if is_said {
+            stored += 1;
+            assert!(
+                home.run(["records", "get", "key", "--store=copy"]).raw == body,
+                "{kib} KiB"
+            );
+        }
+        home.ok(["records", "verify", "--quiet", "--store=copy"]);
+    }
+    assert!(stored > 0);
+}
+
 /// Only where memory is short, an abort becomes a message.
 #[test]
 fn a_program_that_is_made_to_abort_aborts() {

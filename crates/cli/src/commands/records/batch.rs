@@ -9,6 +9,7 @@ use ibid_terminal::{Line, Lines};
 
 use super::batch_line::{Action, BatchLine};
 use super::{no_namespace, open_store_or_make};
+use crate::allocator;
 use crate::args::{BatchArgs, NewRecordsArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -55,6 +56,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
         Err(error @ Error::NoSuchKey { .. }) => return Err(Failure::from(error).after("nothing was changed".into())),
         Err(error) => return Err(error.into()),
     };
+    allocator::committed();
     // Replaced records may become deltas against the new ones.
     store.finish_encoding()?;
     print::records_batch(&mut context.out, conditions, numbers)?;

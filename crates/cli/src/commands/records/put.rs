@@ -9,6 +9,7 @@ use ibid_terminal::number::size;
 use ibid_terminal::{input, path_text};
 
 use super::{memory_for_body, open_or_make, stored_bytes_max};
+use crate::allocator;
 use crate::args::PutArgs;
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
@@ -26,6 +27,7 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     let bytes = body.len() as u64;
     batch.put(&namespace, key, body);
     store.commit(batch)?;
+    allocator::committed();
     // The replaced record may become a delta against the new one.
     store.finish_encoding()?;
     // No other process can have the store open, so the latest version is the new one.
