@@ -236,7 +236,7 @@ fn blocks_are_as_documented() {
     deleted.encode_packed(8, &mut last).unwrap();
     frame.push(8, &last);
     let mut block = BlockBuilder::default();
-    assert_eq!(block.push(&frame.finish().unwrap()), 0);
+    assert_eq!(block.push(frame.finish().unwrap()), 0);
     assert_example("block", &block.finish(1).unwrap());
 
     let bytes = example("block");
@@ -473,11 +473,14 @@ proptest! {
         let mut bytes = 0;
         for records in &frames {
             for (&number, record) in records.iter().rev() {
-                frame.push(number, record);
+                match number % 2 {
+                    0 => frame.push(number, record),
+                    _ => frame.push_owned(number, record.clone()),
+                }
             }
             let packed = frame.finish().unwrap();
             bytes += packed.stored_bytes_max();
-            builder.push(&packed);
+            builder.push(packed);
         }
         prop_assert!(builder.stored_bytes_max() <= bytes + 16);
         let bytes = builder.finish(block).unwrap();

@@ -146,6 +146,24 @@ pub enum Error {
         /// The damage of the entry.
         found: Damage,
     },
+    /// There was not enough memory to compress or decompress an entry. The store may be sound. Try
+    /// again with more memory.
+    #[error("there is not enough memory for an entry of table {table}: {found}", table = table.name())]
+    OutOfMemory {
+        /// The engine's table.
+        table: Table,
+        /// The cause.
+        found: Damage,
+    },
+    /// A body is longer than [`Options::body_bytes_max`](crate::Options::body_bytes_max). It can be read with a larger
+    /// limit, which takes more memory.
+    #[error("a record has a body of {found} bytes, and at most {max} may be read")]
+    BodyTooLong {
+        /// The limit, bytes.
+        max: u64,
+        /// The length of the body, bytes.
+        found: u64,
+    },
     /// The path holds something other than a store of records.
     #[error("{path} is no store of records: {found}", path = path.display())]
     NotAStore {
@@ -326,12 +344,30 @@ impl Error {
         )
     }
 
-    pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
-        Error::Damaged {
-            table,
-            key: key.to_vec(),
-            found: found.into(),
+    /// Refuses a body that is longer than the limit.
+    pub(crate) fn check_body(found: usize, max: usize) -> Result<(), Self> {
+        match found > max {
+            true => Err(Error::BodyTooLong {
+                max: max as u64,
+                found: found as u64,
+            }),
+            false => Ok(()),
         }
+    }
+
+    /// Returns the error of an entry that cannot be read, or written.
+    pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
+        let found = found.into();
+        let lacks_memory = match &found {
+            Damage::Bytes(error) => error.lacks_memory(),
+            Damage::Delta(error) => error.lacks_memory(),
+            Damage::Missing | Damage::Misplaced | Damage::OtherBody => false,
+        };
+        if lacks_memory {
+            return Error::OutOfMemory { table, found };
+        }
+        let key = key.to_vec();
+        Error::Damaged { table, key, found }
     }
 }
 
@@ -392,5 +428,16 @@ mod tests {
         assert_eq!(key_text(&[b'x'; 65]), format!("\"{}…\"", "x".repeat(64)));
         assert_eq!(key_text(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
         assert_eq!(key_text(&[0x80; 65]), format!("\"{}…\"", "\\x80".repeat(64)));
+    }
+
+    #[test]
+    fn an_allocation_that_fails_is_not_called_damage() {
+        let memory = ibid_format::Error::OutOfMemory { found: 1 };
+        let error = Error::damaged(Table::Blocks, b"key", memory);
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        for found in [Damage::Missing, Damage::Bytes(ibid_format::Error::WrongPassword)] {
+            let error = Error::damaged(Table::Blocks, b"key", found);
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        }
     }
 }

@@ -71,11 +71,11 @@ fn fill(path: &Path) -> Seen {
     let long = common::noise(200, 1);
     let with = |end: &[u8]| [&long, end].concat();
     batch
-        .insert(&pages, b"a", &with(b"in the same place"))
+        .insert(&pages, b"a", with(b"in the same place"))
         .insert(&pages, b"b", b"there");
     batch
-        .update(&pages, b"a", &with(b"where it was before"))
-        .update(&pages, b"a", &with(b"elsewhere"));
+        .update(&pages, b"a", with(b"where it was before"))
+        .update(&pages, b"a", with(b"elsewhere"));
     batch.insert(&pages, b"gone", b"away").delete(&pages, b"gone");
     store.commit(batch).unwrap();
     store.finish_encoding().unwrap();

@@ -49,6 +49,11 @@ impl Running {
         said
     }
 
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops the program and returns its exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         signal(&self.child, Signal::TERM);

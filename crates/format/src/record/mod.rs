@@ -92,12 +92,12 @@ pub const RETENTION_CLOCK_KEY: &[u8] = b"retention";
 pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 
 /// Length of a record's checksum, bytes.
-const CHECK_BYTES: usize = 8;
+pub const RECORD_CHECK_BYTES: usize = 8;
 /// Length of the checksum of a body that is stored as a delta, bytes.
 pub const BODY_CHECK_BYTES: usize = 4;
 /// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, the
 /// base and the body's checksum of a delta, and the checksum.
-const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + CHECK_BYTES;
+const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + RECORD_CHECK_BYTES;
 /// Longest encoded record, bytes.
 pub const RECORD_BYTES_MAX: usize = OVERHEAD_MAX + KEY_BYTES_MAX + BODY_BYTES_MAX;
 
@@ -136,6 +136,16 @@ pub enum Body<'a> {
     },
 }
 
+impl<'a> Body<'a> {
+    /// Returns the bytes of the value or delta; none of a deletion.
+    pub fn stored(self) -> &'a [u8] {
+        match self {
+            Body::Deleted => &[],
+            Body::Whole(bytes) | Body::Delta { delta: bytes, .. } => bytes,
+        }
+    }
+}
+
 /// Returns the checksum that is stored with a delta: the first bytes of the value's BLAKE3.
 pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
     let mut check = [0; BODY_CHECK_BYTES];
@@ -160,9 +170,33 @@ impl<'a> Record<'a> {
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.encode_packed(number, out)?;
-        let check = check(number, &out[start..]);
+        let check = check(number, &[&out[start..]]);
         out.extend_from_slice(&check);
         Ok(())
+    }
+
+    /// Returns the bytes before and after those of the body or delta, for a body that is too long to be
+    /// copied. Together they are what [`encode`](Self::encode) writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    ///
+    /// ```
+    /// use ibid_format::record::{Body, Record};
+    ///
+    /// let record = Record { namespace: 1, version: 1, key: b"key", body: Body::Whole(b"body") };
+    /// let (head, check) = record.encode_around(7)?;
+    /// let mut encoded = Vec::new();
+    /// record.encode(7, &mut encoded)?;
+    /// assert_eq!([&head, &b"body"[..], &check].concat(), encoded);
+    /// # Ok::<(), ibid_format::Error>(())
+    /// ```
+    pub fn encode_around(&self, number: u64) -> Result<(Vec<u8>, [u8; RECORD_CHECK_BYTES]), Error> {
+        let mut head = Vec::with_capacity(OVERHEAD_MAX + self.key.len());
+        self.encode_head(number, &mut head)?;
+        let check = check(number, &[&head, self.body.stored()]);
+        Ok((head, check))
     }
 
     /// Appends the record as it is stored in a frame, without a checksum: the frame has one.
@@ -171,21 +205,27 @@ impl<'a> Record<'a> {
     ///
     /// As [`encode`](Self::encode).
     pub fn encode_packed(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.reserve(OVERHEAD_MAX + self.key.len() + self.body.stored().len());
+        self.encode_head(number, out)?;
+        out.extend_from_slice(self.body.stored());
+        Ok(())
+    }
+
+    /// Appends what comes before the bytes of the body or delta.
+    fn encode_head(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         in_range("record number", number, 1, NUMBER_MAX)?;
         in_range("record namespace", self.namespace.into(), 1, u32::MAX.into())?;
         in_range("record version", self.version.into(), 1, u32::MAX.into())?;
         in_range("record key", self.key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
-        let (tag, body) = match self.body {
-            Body::Deleted => (TAG_DELETED, &[][..]),
-            Body::Whole(body) => (TAG_WHOLE, body),
-            Body::Delta { base, delta, .. } => {
+        let tag = match self.body {
+            Body::Deleted => TAG_DELETED,
+            Body::Whole(_) => TAG_WHOLE,
+            Body::Delta { base, .. } => {
                 in_range("base of a record", base, number + 1, NUMBER_MAX)?;
-                (TAG_DELTA, delta)
+                TAG_DELTA
             }
         };
-        in_range("record body", body.len() as u64, 0, BODY_BYTES_MAX as u64)?;
-
-        out.reserve(OVERHEAD_MAX + self.key.len() + body.len());
+        in_range("record body", self.body.stored().len() as u64, 0, BODY_BYTES_MAX as u64)?;
         out.push(tag);
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
@@ -194,7 +234,6 @@ impl<'a> Record<'a> {
             wire::put_varint(out, base - number);
             out.extend_from_slice(&check);
         }
-        out.extend_from_slice(body);
         Ok(())
     }
 
@@ -208,11 +247,11 @@ impl<'a> Record<'a> {
         in_range(
             "record",
             bytes.len() as u64,
-            CHECK_BYTES as u64,
+            RECORD_CHECK_BYTES as u64,
             RECORD_BYTES_MAX as u64,
         )?;
-        let (encoded, stated) = bytes.split_at(bytes.len() - CHECK_BYTES);
-        let computed = check(number, encoded);
+        let (encoded, stated) = bytes.split_at(bytes.len() - RECORD_CHECK_BYTES);
+        let computed = check(number, &[encoded]);
         if computed != stated {
             let expected = u64::from_be_bytes(computed);
             let found = stated.try_into().map_or(0, u64::from_be_bytes);
@@ -269,10 +308,14 @@ fn rest_of_record<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(rest)
 }
 
-fn check(number: u64, encoded: &[u8]) -> [u8; CHECK_BYTES] {
+/// Returns the checksum of a record, given in parts.
+fn check(number: u64, encoded: &[&[u8]]) -> [u8; RECORD_CHECK_BYTES] {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&number.to_le_bytes()).update(encoded);
-    let mut check = [0; CHECK_BYTES];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
+    hasher.update(&number.to_le_bytes());
+    for part in encoded {
+        hasher.update(part);
+    }
+    let mut check = [0; RECORD_CHECK_BYTES];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..RECORD_CHECK_BYTES]);
     check
 }

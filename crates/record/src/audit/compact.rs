@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ibid_delta::Interval;
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
-    frames_of_block, records_of_block, records_of_frame,
+    frames_of_block, key_of, records_of_block, records_of_frame,
 };
 
 use super::rebase::rebase;
-use super::window::Window;
+use super::window::{Item, Window};
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
-use crate::read::places;
 use crate::read::records::Records;
+use crate::read::{lookup, places};
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
 use crate::write::{block, references};
@@ -31,6 +31,8 @@ const BLOCK_BYTES: usize = (128 << 10) - 64;
 const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of latest versions that are compressed together; shorter ones share a frame.
 const LATEST_FRAME_BYTES: usize = 4 << 10;
+/// Records from this length on are compressed alone, bytes. They are copied as little as possible.
+const LONG_BYTES: usize = 4 << 20;
 /// Blocks that are filled at the same time, so that a frame that does not fit into one fits into
 /// another.
 const OPEN_BLOCKS: usize = 8;
@@ -269,7 +271,7 @@ impl Compactor<'_> {
             }
             let record = Record::decode_packed(number, &record);
             let record = record.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-            let is_latest = is_latest(self.read, self.records, number, &record)?;
+            let is_latest = is_latest(self.read, number, &record)?;
             self.window.push(number, &record, is_latest, Origin::Block(place))?;
             if self.window.is_full() {
                 self.compress_window()?;
@@ -285,16 +287,22 @@ impl Compactor<'_> {
         let mut failed = Ok(());
         let (read, records, window) = (self.read, self.records, &mut self.window);
         let mut each = |key: &[u8], value: &[u8]| {
+            let is_long = value.len() >= LONG_BYTES;
+            if is_long && window.bytes() > 0 {
+                // It has a window of its own, so that it need not be copied.
+                return ControlFlow::Break(());
+            }
             let number = key.try_into().map_or(0, u64::from_be_bytes);
             last = Some(number);
             failed = (|| {
                 let record = Record::decode(number, value);
                 let record = record.map_err(|error| Error::damaged(Table::Records, key, error))?;
-                let is_latest = is_latest(read, records, number, &record)?;
+                Error::check_body(record.body.stored().len(), records.body_bytes_max())?;
+                let is_latest = is_latest(read, number, &record)?;
                 let check = value.last_chunk().copied().unwrap_or_default();
                 window.push(number, &record, is_latest, Origin::Single(check))
             })();
-            if failed.is_err() || window.is_full() {
+            if failed.is_err() || is_long || window.is_full() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -307,7 +315,10 @@ impl Compactor<'_> {
     }
 
     fn compress_window(&mut self) -> Result<(), Error> {
-        let window = std::mem::take(&mut self.window);
+        let window = match std::mem::take(&mut self.window).into_only() {
+            Ok((item, record)) => return self.add_only(&item, record),
+            Err(window) => window,
+        };
         for place in window.by_chain() {
             self.add(Kind::Old, &window, place);
             if self.old_frame.frame.bytes() >= FRAME_BYTES {
@@ -354,6 +365,26 @@ impl Compactor<'_> {
         frame.records.push((item.number, item.origin));
     }
 
+    /// Gives the only record of a window a frame of its own if it is long.
+    fn add_only(&mut self, item: &Item, record: Vec<u8>) -> Result<(), Error> {
+        let kind = if item.is_latest { Kind::Latest } else { Kind::Old };
+        let most = if item.is_latest {
+            LATEST_FRAME_BYTES
+        } else {
+            FRAME_BYTES
+        };
+        if self.frame(kind).frame.bytes() + record.len() > most && !self.frame(kind).frame.is_empty() {
+            self.finish_frame(kind)?;
+        }
+        self.done.records += 1;
+        self.done.bytes_before += record.len() as u64;
+        let is_long = record.len() >= LONG_BYTES;
+        let frame = self.frame(kind);
+        frame.frame.push_owned(item.number, record);
+        frame.records.push((item.number, item.origin));
+        if is_long { self.finish_frame(kind) } else { Ok(()) }
+    }
+
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
         let finished = self.frame(kind).finish()?;
         self.add_to_block(finished)
@@ -387,7 +418,7 @@ impl Compactor<'_> {
         let mut builder = BlockBuilder::default();
         let mut records = Vec::new();
         for finished in full.frames {
-            let frame = builder.push(&finished.frame) as u8;
+            let frame = builder.push(finished.frame) as u8;
             let moved = |(number, origin)| MovedRecord { number, frame, origin };
             records.extend(finished.records.into_iter().map(moved));
         }
@@ -421,6 +452,10 @@ impl Compactor<'_> {
 }
 
 /// Returns whether a record is the latest version of its key, and stored whole.
-fn is_latest(read: &dyn Snapshot, records: &Records, number: u64, record: &Record<'_>) -> Result<bool, Error> {
-    Ok(matches!(record.body, Body::Whole(_)) && records.is_latest(read, number)?)
+fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bool, Error> {
+    if !matches!(record.body, Body::Whole(_)) {
+        return Ok(false);
+    }
+    let entry = lookup::key_entry(read, &key_of(record.namespace, record.key))?;
+    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
 }

@@ -8,6 +8,7 @@
 //! Entries are checked one by one. Memory holds the records on the way to one body, at most
 //! [`FAULTS_MAX`] faults, the namespaces, and a number for each chain of deltas.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::{Bound, ControlFlow};
@@ -36,13 +37,14 @@ const FRAME_BYTES: usize = 16 << 20;
 const RECORDS_AT_ONCE: usize = 1024;
 
 /// Checks everything in a snapshot. Calls `progress` with the number of bytes checked since its
-/// last call; it may stop the check.
+/// last call; it may stop the check. A body that is longer than `body_bytes_max` is an error.
 pub(crate) fn verify(
     snapshot: &dyn Snapshot,
+    body_bytes_max: usize,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification, Error> {
     // The store's own reader is not used: a frame in its cache may be damaged on disk.
-    let records = Records::new(FRAME_BYTES, 0);
+    let records = Records::new(FRAME_BYTES, 0, body_bytes_max);
     let mut verifier = Verifier {
         read: snapshot,
         records: &records,
@@ -363,12 +365,14 @@ impl Verifier<'_> {
         }
         let stored_key = number.to_be_bytes();
         let owner = (version.namespace, version.key, version.version);
-        let body = match self.records.body(self.read, number, owner) {
-            Ok(body) => body,
+        let mut bytes = 0;
+        let mut found = |body: Cow<'_, [u8]>| bytes = body.len() as u64;
+        let is_body = match self.records.show(self.read, number, owner, &mut found) {
+            Ok(is_body) => is_body,
             Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
         };
-        if body.is_none() != deleted {
-            let (expected, found) = (deleted.into(), body.is_none().into());
+        if is_body == deleted {
+            let (expected, found) = (deleted.into(), (!is_body).into());
             let field = "whether its key was deleted with it, 1 if so";
             self.fault(
                 Table::Records,
@@ -376,7 +380,6 @@ impl Verifier<'_> {
                 Problem::Disagrees { field, expected, found },
             );
         }
-        let bytes = body.map_or(0, |body| body.len() as u64);
         self.advance(bytes);
         if let Some(counts) = self.namespaces.get_mut(&version.namespace) {
             counts.records += 1;

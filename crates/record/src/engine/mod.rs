@@ -154,6 +154,15 @@ pub trait Transaction: Read {
     /// key and 300 MiB of value.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
+    /// Stores a value that is given in parts, as [`put`](Self::put) does. An engine that can write the parts
+    /// one by one needs no memory for the whole.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.put(table, key, &parts.concat())
+    }
+
     /// Removes a key if it is there.
     ///
     /// # Errors
@@ -218,7 +227,12 @@ pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
 
 /// Refuses a key or value that is longer than the engine takes.
 pub(crate) fn check_length(field: &'static str, bytes: &[u8], expected: usize) -> Result<(), EngineError> {
-    let (expected, found) = (expected as u64, bytes.len() as u64);
+    check_bytes(field, bytes.len(), expected)
+}
+
+/// Refuses so many bytes if the engine takes less.
+pub(crate) fn check_bytes(field: &'static str, found: usize, expected: usize) -> Result<(), EngineError> {
+    let (expected, found) = (expected as u64, found as u64);
     if found > expected {
         return Err(EngineError::TooLarge { field, expected, found });
     }

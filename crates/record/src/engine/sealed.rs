@@ -37,7 +37,7 @@ struct Sealer<'s> {
 }
 
 impl Sealer<'_> {
-    fn seal(self, table: Table, key: &[u8], value: &[u8]) -> Vec<u8> {
+    fn seal(self, table: Table, key: &[u8], value: &[&[u8]]) -> Vec<u8> {
         let mut sealed = Vec::new();
         seal_value(self.keys, table.number(), key, value, &mut sealed);
         sealed
@@ -188,7 +188,11 @@ impl Read for SealedTransaction<'_> {
 
 impl Transaction for SealedTransaction<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        let sealed = self.sealer.seal(table, key, value);
+        self.put_parts(table, key, &[value])
+    }
+
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        let sealed = self.sealer.seal(table, key, parts);
         self.transaction.put(table, key, &sealed)
     }
 

@@ -1,15 +1,15 @@
 //! Reads of a namespace as it was at one moment.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use ibid_format::record::{self, KeyEntry, key_of};
+use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
 use super::lookup::{self, At};
 use super::many;
-use super::records::{Generation, Records, StoredBody};
+use super::records::{Generation, Records, See, StoredBody};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
 use crate::keys::{KeyFilter, KeyState};
@@ -55,14 +55,22 @@ impl View {
 
     /// Returns the body under a key; [`None`] if the key has none.
     pub(crate) fn get(&self, namespace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show(namespace, key, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body under a key to `found`, and returns whether the key has one.
+    pub(crate) fn show(&self, namespace: u32, key: &[u8], found: &mut dyn FnMut(Cow<'_, [u8]>)) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
-            return Ok(None);
+            return Ok(false);
         };
         let (number, owner) = (entry.latest, (namespace, key, entry.versions));
-        let body = self
-            .records
-            .latest_body(&*self.engine, self.generation, number, owner)?;
-        live(number, body).map(Some)
+        let (read, generation) = (&*self.engine, self.generation);
+        match self.records.show_latest(read, generation, number, owner, found)? {
+            true => Ok(true),
+            false => Err(misplaced(number)),
+        }
     }
 
     /// Returns the latest records of several keys, in the order of `keys`; [`None`] for a key that has
@@ -114,16 +122,34 @@ impl View {
     /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
     /// deletes the key.
     pub(crate) fn get_version(&self, namespace: u32, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show_version(namespace, key, version, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body of a version, from 1, to `found`. Returns false if there is no such version, or if it deletes the
+    /// key.
+    pub(crate) fn show_version(
+        &self,
+        namespace: u32,
+        key: &[u8],
+        version: u32,
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
-            return Ok(None);
+            return Ok(false);
         };
         if !(1..=entry.versions).contains(&version) {
-            return Ok(None);
+            return Ok(false);
         }
-        match lookup::version_entry(&*self.engine, &entry, version)? {
-            Some(found) => self.body_of(namespace, key, &Version::of(version, &found)),
-            None => Err(purged(key, version)),
+        let there = lookup::version_entry(&*self.engine, &entry, version)?;
+        let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
+        let owner = (namespace, key, version);
+        let is_shown = self.records.show(&*self.engine, number, owner, found)?;
+        if is_shown == deleted {
+            return Err(misplaced(number));
         }
+        Ok(is_shown)
     }
 
     /// Returns the version of a key that was the latest at a time; [`None`] if it had none yet.
@@ -535,7 +561,7 @@ impl<V: Borrow<View>> WrittenAfter<V> {
             stored,
         } = written;
         let View { engine, records, .. } = self.0.view.borrow();
-        let fetch = |base| records.stored(&**engine, base, None);
+        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
         let stored = stored.ok_or_else(|| misplaced(number))?;
         Ok(Some(Record {
             body: live(number, records.decode(number, stored, fetch)?)?,

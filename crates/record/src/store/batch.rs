@@ -1,5 +1,6 @@
 //! Several changes that are made together.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::write::request::{Change, Changes, Operation, Requirement};
 /// Changes in any namespaces of one store, and conditions. [`Store::commit`](crate::Store::commit)
 /// makes all changes if all conditions hold, or else none.
 ///
-/// They take effect in order: a later change or condition sees the changes before it.
+/// They take effect in order: a later change or condition sees the changes before it. A body that you own
+/// (`Vec<u8>`) is not copied.
 ///
 /// ```
 /// use ibid_record::{Batch, Options, Store, Versions};
@@ -44,18 +46,18 @@ impl Batch {
     }
 
     /// Stores `body` under `key`, which must have none.
-    pub fn insert(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Insert(body.into()))
+    pub fn insert<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Insert(body.into().into_owned()))
     }
 
     /// Stores `body` under `key`, which must have a body.
-    pub fn update(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Update(body.into()))
+    pub fn update<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Update(body.into().into_owned()))
     }
 
     /// Stores `body` under `key`, whether it has a body or not.
-    pub fn put(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Put(body.into()))
+    pub fn put<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Put(body.into().into_owned()))
     }
 
     /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is

@@ -272,7 +272,7 @@ impl Store {
     /// threads may read and write meanwhile; their changes are not checked.
     ///
     /// # Errors
-    /// [`Error::Engine`] if the disk fails. Damage is no error here: it is in the report.
+    /// [`Error::Engine`] if the disk fails; [`Error::BodyTooLong`]. Damage is no error here: it is in the report.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -287,7 +287,7 @@ impl Store {
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
         let (snapshot, _) = self.shared.complete_snapshot()?;
-        audit::verify(&*snapshot, progress)
+        audit::verify(&*snapshot, self.shared.records.body_bytes_max(), progress)
     }
 
     /// Counts everything that is committed now. Calls `progress` with the number of bytes read
@@ -328,8 +328,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
-    /// [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed before the error stay
-    /// compressed, and nothing is lost.
+    /// [`Error::WriterEnded`], [`Error::Damaged`], [`Error::BodyTooLong`]. Records that were compressed before the
+    /// error stay compressed, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;

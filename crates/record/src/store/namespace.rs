@@ -163,8 +163,8 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`]. All
-    /// methods that read return these errors.
+    /// [`Error::BodyTooLong`]; [`Error::Incomplete`] in a replica that is receiving all contents;
+    /// [`Error::Engine`]. All methods that read return these errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get(self.number, key)
     }

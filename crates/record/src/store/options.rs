@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ibid_format::record::BODY_BYTES_MAX;
+
 use crate::encode::Encoding;
 use crate::write::request::Durability;
 
@@ -36,6 +38,9 @@ pub struct Options {
     /// Memory for decompressed records, bytes: seven eighths for latest versions, one eighth for
     /// frames.
     pub frame_cache_bytes: usize,
+    /// Longest body that is read, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong). To read one
+    /// takes up to four times its length of memory, and to compact the store up to six times.
+    pub body_bytes_max: usize,
     /// The durability of changes that do not have their own.
     pub durability: Durability,
     /// How records that resemble each other are stored as deltas.
@@ -55,13 +60,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], no log, and a look
-    /// at what is no longer kept each minute.
+    /// redb, caches of 64 and 16 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`], no log, and a
+    /// look at what is no longer kept each minute.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
             cache_bytes: 64 << 20,
             frame_cache_bytes: 16 << 20,
+            body_bytes_max: BODY_BYTES_MAX,
             durability: Durability::Sync,
             encoding: Encoding::default(),
             oplog: false,
@@ -91,6 +97,12 @@ impl Options {
             frame_cache_bytes,
             ..self
         }
+    }
+
+    /// Sets [`body_bytes_max`](Self::body_bytes_max).
+    #[must_use]
+    pub fn with_body_bytes_max(self, body_bytes_max: usize) -> Self {
+        Options { body_bytes_max, ..self }
     }
 
     /// Sets [`durability`](Self::durability).

@@ -57,9 +57,14 @@ impl Shared {
         let completeness = Arc::new(Completeness::of(log.as_ref()));
         // A replica stores the deltas that its primary's encoder found.
         let encodes = options.encoding.enabled && state::check_primary(log.as_ref()).is_ok();
-        let feed = encodes.then(|| Arc::new(Feed::default()));
+        let feed = encodes.then(|| Arc::new(Feed::new(options.encoding.source_cache_bytes)));
         let frame_bytes = options.frame_cache_bytes / 8;
-        let records = Arc::new(Records::new(frame_bytes, options.frame_cache_bytes - frame_bytes));
+        let records = Records::new(
+            frame_bytes,
+            options.frame_cache_bytes - frame_bytes,
+            options.body_bytes_max,
+        );
+        let records = Arc::new(records);
         let tally = Arc::new(Tally::default());
         let (requests, queue) = sync_channel(QUEUE);
         let handle = WriterHandle::new(requests, feed.clone());

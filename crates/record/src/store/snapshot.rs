@@ -42,9 +42,49 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::ForeignNamespace`]; [`Error::Engine`]. All methods return these errors.
+    /// [`Error::ForeignNamespace`]; [`Error::BodyTooLong`]; [`Error::Engine`]. All methods return these errors.
     pub fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view_of(namespace)?.get(namespace.number(), key)
+    }
+
+    /// Shows the body under `key` to `found`, and returns whether it has one. A body that is stored whole is not
+    /// copied, so this takes less memory than [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Latest)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// let (mut out, mut written) = (Vec::new(), Ok(()));
+    /// assert!(store.snapshot()?.show(&pages, b"ibid", &mut |body| written = out.write_all(body))?);
+    /// written?;
+    /// assert_eq!(out, b"in the same place");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn show(&self, namespace: &Namespace, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        let view = self.view_of(namespace)?;
+        view.show(namespace.number(), key, &mut |body| found(&body))
+    }
+
+    /// Shows the body of a version, from 1, to `found`, as [`show`](Self::show) does. Returns false if there is no such
+    /// version, or if it deletes the key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn show_version(
+        &self,
+        namespace: &Namespace,
+        key: &[u8],
+        version: u32,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, Error> {
+        let view = self.view_of(namespace)?;
+        view.show_version(namespace.number(), key, version, &mut |body| found(&body))
     }
 
     /// Returns the latest records under several keys, in the order of `keys`: see

@@ -49,10 +49,9 @@ pub(crate) fn apply_batch(
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
     let changes = plan(transaction, &mut numbers, now, operations, requirements).map_err(Failure::Refused)?;
-    let mut encoded = Vec::new();
     let mut written = Vec::with_capacity(changes.len());
     for (change, operation) in changes.iter().zip(operations) {
-        written.push(write(transaction, records, change, operation, &mut encoded).map_err(Failure::Undone)?);
+        written.push(write(transaction, records, change, operation).map_err(Failure::Undone)?);
     }
     *next = numbers;
     Ok(written)
@@ -245,7 +244,6 @@ fn write(
     records: &Records,
     change: &KeyChange,
     operation: &Operation,
-    encoded: &mut Vec<u8>,
 ) -> Result<Option<Written>, Error> {
     if let Some(before) = &change.before
         && (change.after.is_none() || !operation.target.versions_kept)
@@ -271,10 +269,10 @@ fn write(
         key: &operation.key,
         body: operation.change.body().map_or(Body::Deleted, Body::Whole),
     };
-    encoded.clear();
     let valid = "the plan keeps to the limits of the format";
-    record.encode(after.latest, encoded).expect(valid);
-    transaction.put(Table::Records, &after.latest.to_be_bytes(), encoded)?;
+    let (head, check) = record.encode_around(after.latest).expect(valid);
+    let parts = [&head, record.body.stored(), &check];
+    transaction.put_parts(Table::Records, &after.latest.to_be_bytes(), &parts)?;
     if after.versions > 1 {
         add_version(transaction, after, change.before.as_ref())?;
     }

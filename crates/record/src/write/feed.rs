@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use super::request::Prior;
 use crate::error::Error;
 
-/// Most bytes of records that wait. Later records are read from the store in their turn.
-const BYTES_MAX: usize = 32 << 20;
 /// Records that wait. When more come, the oldest are dropped, and the encoder finds them in the
 /// store.
 const RECORDS_MAX: usize = 1 << 16;
@@ -23,6 +21,8 @@ pub(crate) struct NewRecord {
     pub(crate) versions_kept: bool,
     /// An older record that it probably resembles.
     pub(crate) prior: Option<Prior>,
+    /// Length of the body, bytes.
+    pub(crate) length: usize,
     /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
 }
@@ -38,8 +38,9 @@ pub(crate) enum FeedEvent {
 }
 
 /// A queue of committed records, and how busy the writer is.
-#[derive(Default)]
 pub(crate) struct Feed {
+    /// Most bytes of bodies that wait. Later records are read from the store in their turn.
+    room: usize,
     state: Mutex<State>,
     came: Condvar,
 }
@@ -57,6 +58,15 @@ struct State {
 }
 
 impl Feed {
+    /// Returns an empty queue with room for so many bytes of bodies.
+    pub(crate) fn new(room: usize) -> Self {
+        Feed {
+            room,
+            state: Mutex::default(),
+            came: Condvar::new(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that may panic is done while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,7 +83,7 @@ impl Feed {
                 state.bytes -= oldest.and_then(|oldest| oldest.body).map_or(0, |body| body.len());
             }
             let length = record.body.as_ref().map_or(0, Vec::len);
-            if state.bytes + length > BYTES_MAX {
+            if state.bytes + length > self.room {
                 record.body = None;
             } else {
                 state.bytes += length;

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ibid_format::record::{
-    BODY_CHECK_BYTES, ChainEntry, Digest, Epoch, LogEntry, LogState, Place, PurgedMark, RetentionEntry,
+    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LogEntry, LogState, Place, PurgedMark, RetentionEntry,
 };
 
 use crate::condition::Condition;
@@ -216,13 +216,20 @@ impl Rewrite {
         self.base == self.number
     }
 
-    /// Returns the body of a delta as it is stored.
-    pub(crate) fn stored_body(&self) -> StoredBody {
-        StoredBody::Delta {
+    /// Returns the body as it will be stored.
+    pub(crate) fn body(&self) -> Body<'_> {
+        if self.is_whole() {
+            return Body::Whole(&self.delta);
+        }
+        Body::Delta {
             base: self.base,
             check: self.check,
-            delta: self.delta.clone(),
+            delta: &self.delta,
         }
+    }
+
+    pub(crate) fn stored_body(&self) -> StoredBody {
+        StoredBody::of(self.body())
     }
 }
 

@@ -270,6 +270,7 @@ fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<New
         namespace: operation.target.number,
         versions_kept: operation.target.versions_kept,
         prior: written.prior,
+        length: body.len(),
         body: Some(body),
     })
 }

@@ -9,6 +9,7 @@ use ibid_terminal::{Line, Lines};
 
 use super::batch_line::{Action, BatchLine};
 use super::{no_namespace, open_store_or_make};
+use crate::allocator;
 use crate::args::{BatchArgs, NewRecordsArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -45,7 +46,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
         }
         match action {
             Action::Put { body, time, expire_at } => {
-                batch.put(namespace, &key, &body);
+                batch.put(namespace, &key, body);
                 if let Some(time) = time {
                     batch.at(time);
                 }
@@ -65,6 +66,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
         Err(error @ Error::NoSuchKey { .. }) => return Err(Failure::from(error).after("nothing was changed".into())),
         Err(error) => return Err(error.into()),
     };
+    allocator::committed();
     // Replaced records may become deltas against the new ones.
     store.finish_encoding()?;
     print::records_batch(&mut context.out, conditions, numbers)?;

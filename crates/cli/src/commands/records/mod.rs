@@ -28,6 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ibid_format::record::BODY_BYTES_MAX;
 use ibid_record::{Argon2Cost, Condition, Encoding, Error, Namespace, Options, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
@@ -38,6 +39,12 @@ use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, Vers
 use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
+
+/// The part of the memory limit that a body may take which is stored, compared, compacted or sent. Most of it is
+/// for the engine's pages, which can be twice as long as what is in them, and of which it has up to three at a time.
+const STORED_PART: u64 = 8;
+/// The part of the memory limit that a body may take which is only read.
+const READ_PART: u64 = 5;
 
 /// Unit of `st_blocks` in `stat`, bytes, whatever the block size of the disk.
 const BLOCK: u64 = 512;
@@ -132,6 +139,7 @@ fn options(context: &Context) -> Options {
     // The rest is for buffers. The engine copies them while it commits.
     Options::default()
         .with_cache_bytes(part(context, 4))
+        .with_body_bytes_max(part(context, READ_PART))
         .with_encoding(Encoding::default().with_enabled(false))
         .with_retention_interval(None)
 }
@@ -141,10 +149,22 @@ fn options_to_store(context: &Context) -> Options {
     let encoding = usual
         .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
-        .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)));
+        .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)))
+        .with_compared_bytes_max(stored_bytes_max(context));
     options(context)
+        .with_body_bytes_max(stored_bytes_max(context))
         .with_encoding(encoding)
         .with_retention_interval(Options::default().retention_interval)
+}
+
+/// Returns the memory limit for a body of this length that is stored, whole MiB in bytes.
+fn memory_for_body(length: u64) -> u64 {
+    (length * STORED_PART).next_multiple_of(1 << 20)
+}
+
+/// Returns the length of the longest body that the memory limit allows to store, bytes.
+fn stored_bytes_max(context: &Context) -> usize {
+    part(context, STORED_PART).min(BODY_BYTES_MAX)
 }
 
 /// Returns a part of the memory limit, bytes.

@@ -3,7 +3,7 @@
 use ibid_record::{KeyState, Record, Version};
 use ibid_repo::Result;
 use ibid_terminal::escape;
-use ibid_terminal::json::hex;
+use ibid_terminal::json::Hex;
 use ibid_terminal::number::size;
 use serde::Serialize;
 
@@ -29,21 +29,31 @@ pub(super) struct JsonRecord<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body_bytes: Option<String>,
+    body_bytes: Option<Hex<'r>>,
 }
 
 impl<'r> JsonRecord<'r> {
-    pub(super) fn new(record: &'r Record) -> JsonRecord<'r> {
-        let text = std::str::from_utf8(&record.body).ok();
+    pub(super) fn new(key: &[u8], version: Version, body: &'r [u8]) -> JsonRecord<'r> {
+        let text = std::str::from_utf8(body).ok();
         JsonRecord {
-            key: JsonKey::new(&record.key),
-            version: record.version,
-            number: record.number,
-            time: json_time(record.time),
+            key: JsonKey::new(key),
+            version: version.version,
+            number: version.number,
+            time: json_time(version.time),
             deleted: false,
             body: text,
-            body_bytes: text.is_none().then(|| hex(&record.body)),
+            body_bytes: text.is_none().then_some(Hex(body)),
         }
+    }
+
+    fn of(record: &'r Record) -> JsonRecord<'r> {
+        let version = Version {
+            version: record.version,
+            number: record.number,
+            deleted: false,
+            time: record.time,
+        };
+        JsonRecord::new(&record.key, version, &record.body)
     }
 
     fn without_body(state: &KeyState) -> JsonRecord<'r> {
@@ -116,10 +126,10 @@ impl<'a> ScanPrinter<'a> {
     pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
         self.records += 1;
         if self.out.json {
-            return self.out.item("record", JsonRecord::new(record));
+            return self.out.item("record", JsonRecord::of(record));
         }
         if !self.out.is_terminal() {
-            return self.out.json(&JsonRecord::new(record));
+            return self.out.json(&JsonRecord::of(record));
         }
         let (number, version, size) = (record.number, record.version, size(record.body.len() as u64));
         let key = escape(&record.key);

@@ -368,12 +368,23 @@ impl Recording<'_> {
         let change = CommitChange { table, key, value };
         change.encode_before_value(&mut self.buffer);
         self.changes += 1;
-        let value = value.unwrap_or_default();
-        if value.len() < BUFFER {
-            self.buffer.extend_from_slice(value);
+        self.add_bytes(value.unwrap_or_default())
+    }
+
+    /// Adds the change of a value that is given in parts.
+    pub(super) fn add_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        CommitChange::encode_before_value_of(table.number(), key, length, &mut self.buffer);
+        self.changes += 1;
+        parts.iter().try_for_each(|part| self.add_bytes(part))
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) -> Result<(), EngineError> {
+        if bytes.len() < BUFFER {
+            self.buffer.extend_from_slice(bytes);
         } else {
             self.write_buffer()?;
-            self.write(value)?;
+            self.write(bytes)?;
         }
         if self.buffer.len() >= BUFFER {
             self.write_buffer()?;

@@ -31,6 +31,8 @@ const CACHE_BYTES_MIN: usize = 1 << 20;
 /// Longest value, bytes: what [`Transaction::put`] promises, with a seal. redb itself takes ten
 /// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
+/// Values from this length on are written in parts, bytes.
+const IN_PARTS_MIN: usize = 64 << 10;
 /// redb's own table about the log of commits.
 const COMMITS: Definition = TableDefinition::new("commits");
 /// What names the log.
@@ -294,6 +296,26 @@ impl Transaction for RedbTransaction<'_> {
         let put = self.tables[table as usize].insert(key, value);
         put.map(drop)
             .map_err(|error| failed("write to", self.path, error.into()))
+    }
+
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        super::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
+        let length = parts.iter().map(|part| part.len()).sum();
+        if length < IN_PARTS_MIN {
+            // A copy takes less time than to reserve a place.
+            return self.put(table, key, &parts.concat());
+        }
+        super::check_bytes("value", length, VALUE_BYTES_MAX)?;
+        self.recording.add_parts(table, key, parts)?;
+        let reserved = self.tables[table as usize].insert_reserve(key, length);
+        let mut value = reserved.map_err(|error| failed("write to", self.path, error.into()))?;
+        let mut rest = value.as_mut();
+        for part in parts {
+            let (here, after) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = after;
+        }
+        Ok(())
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {

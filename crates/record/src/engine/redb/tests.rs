@@ -240,3 +240,23 @@ fn a_large_commit_leaves_no_long_log() {
     engine.write(Commit::Synced, &mut put).unwrap();
     assert_eq!(log.copy().len(), 1024);
 }
+
+#[test]
+fn a_value_in_parts_is_there_after_a_stop() {
+    let (file, log) = (Copied::default(), Copied::default());
+    let engine = Redb::open_on(file.clone(), log.clone(), Path::new("parts"), 0).unwrap();
+    let body = vec![7; 1 << 20];
+    let parts = [&b"head"[..], &body, b"check"];
+    let mut put = |transaction: &mut dyn Transaction| transaction.put_parts(Table::Records, b"a", &parts);
+    engine.write(Commit::Synced, &mut put).unwrap();
+    let (file, log) = (Copied::of(file.copy()), Copied::of(log.copy()));
+    let opened = Redb::open_on(file, log, Path::new("opened"), 0).unwrap();
+    let mut is_same = false;
+    let mut found = |value: &[u8]| is_same = value == parts.concat();
+    opened
+        .snapshot()
+        .unwrap()
+        .get(Table::Records, b"a", &mut found)
+        .unwrap();
+    assert!(is_same);
+}
