@@ -72,6 +72,9 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
         lineage: number,
         versions: version,
         latest: number.wrapping_add(version.into()),
+        time: number,
+        oldest: (bytes.len() as u32).max(1),
+        expires: number / 2,
     };
     if let Ok(encoded) = entry.encode(&stored_key) {
         assert_eq!(KeyEntry::decode(&stored_key, &encoded), Ok(entry));

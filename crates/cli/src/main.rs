@@ -8,7 +8,7 @@
 //! | What could the user type next? | [`complete`] |
 //! | What does the user see? | [`mod@print`], and no other module prints |
 //! | What went wrong, what can you do, and which exit code is that? | [`failure`] |
-//! | What happens to memory that is freed? | [`allocator`], which has the only `unsafe` |
+//! | What happens to memory that is freed, and where there is none? | [`allocator`], which has the only `unsafe` |
 
 mod allocator;
 mod args;
@@ -25,7 +25,8 @@ const _: () = assert!(
 );
 
 fn main() -> std::process::ExitCode {
-    allocator::give_back_large_buffers();
+    allocator::set_up();
+    allocator::end_where_others_lack_memory();
     complete::answer_shell();
     commands::run(std::env::args_os())
 }

@@ -1,5 +1,7 @@
 //! The errors of deltas and indexes, by meaning.
 
+use zstd::zstd_safe::{self, zstd_sys::ZSTD_ErrorCode};
+
 /// Why a delta could not be written or read, or a persisted index not be loaded.
 ///
 /// `field` names the place as `docs/format/delta.md` does. Sizes are bytes unless the name says
@@ -65,6 +67,19 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns whether there was not enough memory. The data may be sound.
+    pub fn lacks_memory(&self) -> bool {
+        matches!(self, Error::Zstd { reason, .. } if *reason == no_memory())
+    }
+}
+
+/// Returns zstd's name for an allocation that failed.
+pub(crate) fn no_memory() -> &'static str {
+    let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
+    zstd_safe::get_error_name(code.wrapping_neg())
+}
+
 /// Returns `found` if it is within the limits.
 pub(crate) fn in_range(field: &'static str, found: u64, min: u64, max: u64) -> Result<u64, Error> {
     if (min..=max).contains(&found) {
@@ -80,5 +95,21 @@ pub(crate) fn equal(field: &'static str, expected: u64, found: u64) -> Result<()
         Ok(())
     } else {
         Err(Error::Mismatch { field, expected, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_allocation_is_told_from_damage() {
+        assert!(no_memory().contains("not enough memory"));
+        let field = "a delta by zstd";
+        let reason = no_memory();
+        assert!(Error::Zstd { field, reason }.lacks_memory());
+        let reason = "Data corruption detected";
+        assert!(!Error::Zstd { field, reason }.lacks_memory());
+        assert!(!Error::Truncated { field }.lacks_memory());
     }
 }

@@ -277,3 +277,56 @@ fn codecs_have_numbers_for_ever() {
         assert!(Codec::from_number(number).is_err());
     }
 }
+
+/// As many anchors as usual would take 60 MiB.
+#[test]
+fn a_long_base_takes_no_more_tables_than_one_of_16_mib() {
+    let mut random = Random(3);
+    let base: Vec<u8> = (0..5 << 20).flat_map(|_| random.next().to_le_bytes()).collect();
+    let middle = base.len() / 2;
+    let mut target = [&base[middle..], &base[..middle]].concat();
+    for at in (0..target.len()).step_by(100_000) {
+        target[at] ^= 1;
+    }
+    let method = Method::Anchor {
+        interval: Interval::I16,
+    };
+    let (mut encoder, mut decoder) = (DeltaEncoder::new(), DeltaDecoder::new());
+    let others = encoder.memory();
+    let delta = encoded(&mut encoder, method, &base, &target);
+    assert_decodes(&mut decoder, &base, &delta, &target);
+    assert!(delta.len() < base.len() / 1000, "{} bytes", delta.len());
+    let tables = encoder.memory() - others;
+    assert!(tables < 40 << 20, "{tables} bytes");
+}
+
+#[test]
+fn a_delta_within_a_limit_is_the_same_or_is_not_written() {
+    let (mut encoder, mut refused, mut written) = (DeltaEncoder::new(), 0, 0);
+    for seed in 0..50 {
+        let base = text(seed, 3000);
+        let target = edited(&base, seed, 20);
+        for method in methods() {
+            let expected = encoded(&mut encoder, method, &base, &target);
+            for bytes_max in [
+                0,
+                1,
+                5,
+                expected.len() - 1,
+                expected.len(),
+                expected.len() + 1,
+                usize::MAX,
+            ] {
+                let mut out = b"before".to_vec();
+                let is_within = encoder
+                    .encode_within(method, &base, &target, bytes_max, &mut out)
+                    .unwrap();
+                assert_eq!(is_within, expected.len() <= bytes_max);
+                let whole = if is_within { &expected[..] } else { b"" };
+                assert!(out == [b"before", whole].concat());
+                *if is_within { &mut written } else { &mut refused } += 1;
+            }
+        }
+    }
+    assert!(refused > 1000 && written > 1000, "{refused} and {written}");
+}

@@ -1,5 +1,7 @@
 //! Everything that can be wrong with bytes, by meaning.
 
+use zstd::zstd_safe::{self, zstd_sys::ZSTD_ErrorCode};
+
 use crate::{FileId, FileKind, SealKind};
 
 /// Why bytes could not be decoded, or a value not be encoded.
@@ -209,6 +211,19 @@ pub enum Error {
     /// A delta could not be made or read.
     #[error("the delta of a frame: {0}")]
     Delta(#[from] ibid_delta::Error),
+}
+
+impl Error {
+    /// Returns whether there was not enough memory. The data may be sound.
+    pub fn lacks_memory(&self) -> bool {
+        let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
+        match self {
+            Error::OutOfMemory { .. } => true,
+            Error::Zstd { reason, .. } => *reason == zstd_safe::get_error_name(code.wrapping_neg()),
+            Error::Delta(error) => error.lacks_memory(),
+            _ => false,
+        }
+    }
 }
 
 /// The fault in the name of a directory entry.

@@ -278,10 +278,26 @@ impl Keys {
     pub fn seal(&self, kind: SealKind, file: FileId, position: u64, plaintext: &[u8], out: &mut Vec<u8>) {
         let place = self.place(kind, file, position);
         if self.0.encrypted {
-            seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], plaintext, out);
+            seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], &[plaintext], out);
         } else {
             seal::check_append(self.key_of(kind), &place, plaintext, out);
         }
+    }
+
+    /// Does what [`seal`](Self::seal) does for a plaintext that is given in parts.
+    pub(crate) fn seal_parts(
+        &self,
+        kind: SealKind,
+        file: FileId,
+        position: u64,
+        plaintext: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) {
+        if !self.0.encrypted {
+            return self.seal(kind, file, position, &plaintext.concat(), out);
+        }
+        let place = self.place(kind, file, position);
+        seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], plaintext, out);
     }
 
     /// Opens a seal in place and returns its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes

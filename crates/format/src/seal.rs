@@ -131,13 +131,13 @@ pub(crate) fn encrypt(
     nonce: &[u8; NONCE],
     place: &Place,
     extra: &[u8],
-    plaintext: &[u8],
+    plaintext: &[&[u8]],
     out: &mut Vec<u8>,
 ) {
-    out.reserve(plaintext.len() + SEAL_OVERHEAD);
+    out.reserve(plaintext.iter().map(|part| part.len()).sum::<usize>() + SEAL_OVERHEAD);
     out.extend_from_slice(nonce);
     let start = out.len();
-    out.extend_from_slice(plaintext);
+    plaintext.iter().for_each(|part| out.extend_from_slice(part));
     let tag = with_associated(place, extra, |associated| {
         XChaCha20Poly1305::new(key.into())
             .encrypt_inout_detached(&XNonce::from(*nonce), associated, (&mut out[start..]).into())

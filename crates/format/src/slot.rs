@@ -241,7 +241,7 @@ pub fn create_with_salt(
         &keys.nonce(&place),
         &place,
         &header,
-        keys.master().bytes(),
+        &[keys.master().bytes()],
         &mut out,
     );
     keys.seal(SealKind::Key, id, NOTE_AT as u64, &note, &mut out);

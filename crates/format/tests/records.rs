@@ -7,9 +7,10 @@ use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, Body, COMMIT_HEAD_BYTES, ChainEntry,
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry,
     LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places,
-    Record, References, Role, SegmentEntry, StoredValue, ValuePlace, VersionEntry, VersionGroup, body_check,
-    commit_log_header, commit_log_id, commit_log_note, frame_of_block, frames_of_block, key_of, open_log_entry,
-    records_of_block, records_of_frame, split_key, synced_by_note,
+    PurgedMark, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX,
+    ValuePlace, VersionEntry, VersionGroup, body_check, commit_log_header, commit_log_id, commit_log_note,
+    frame_of_block, frames_of_block, key_of, open_log_entry, records_of_block, records_of_frame, split_key,
+    synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -44,6 +45,18 @@ const PLACE: Record<'_> = Record {
     key: b"page",
     body: Body::Whole(b"in the same place"),
 };
+
+/// 2026-11-21 12:00:00 in UTC.
+const NOON: u64 = 1_795_262_400_000;
+
+fn version(deleted: bool, number: u64, time: u64) -> VersionEntry {
+    VersionEntry {
+        deleted,
+        purged: false,
+        number,
+        time,
+    }
+}
 
 fn encoded(number: u64, record: &Record<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -84,30 +97,61 @@ fn records_are_as_documented() {
 
 #[test]
 fn entries_are_as_documented() {
-    let (deleted, lineage, versions, latest) = (true, 3, 3, 8);
     let key = KeyEntry {
-        deleted,
-        lineage,
-        versions,
-        latest,
+        deleted: true,
+        lineage: 3,
+        versions: 3,
+        latest: 8,
+        time: 0,
+        oldest: 1,
+        expires: 0,
     };
     let stored_key = key_of(1, b"page");
     assert_eq!(split_key(&stored_key), Ok((1, &b"page"[..])));
     assert_example("key", &key.encode(&stored_key).unwrap());
     assert_eq!(KeyEntry::decode(&stored_key, &example("key")), Ok(key));
+    let key = KeyEntry {
+        time: NOON + 1500,
+        oldest: 2,
+        expires: NOON + 365 * 86_400_000,
+        ..key
+    };
+    assert_example("key-timed", &key.encode(&stored_key).unwrap());
+    assert_eq!(KeyEntry::decode(&stored_key, &example("key-timed")), Ok(key));
 
     let mut versions = VersionGroup::new(3, 0);
     for (deleted, number) in [(false, 7), (true, 8)] {
-        versions.push(VersionEntry { deleted, number });
+        versions.push(version(deleted, number, 0));
     }
     assert_example("versions", &versions.encode().unwrap());
     assert_eq!(VersionGroup::decode(3, 0, &example("versions")), Ok(versions));
+    let mut versions = VersionGroup::new(3, 0);
+    versions.first_time = NOON;
+    for (deleted, number) in [(false, 7), (true, 8)] {
+        versions.push(version(deleted, number, NOON + 1500));
+    }
+    versions.purge(2);
+    assert_example("versions-timed", &versions.encode().unwrap());
+    assert_eq!(VersionGroup::decode(3, 0, &example("versions-timed")), Ok(versions));
 
     let mut references = References::default();
     references.set(7, 1, false);
     references.set(8, 2, true);
     assert_example("references", &references.encode(0).unwrap());
-    assert_eq!(References::decode(0, &example("references")), Ok(references));
+    assert_eq!(References::decode(0, &example("references")), Ok(references.clone()));
+    references.purge(7);
+    references.purge(8);
+    assert!(
+        !references.is_purged(7) && references.is_purged(8),
+        "only what is obsolete can be purged"
+    );
+    assert_example("references-purged", &references.encode(0).unwrap());
+    assert_eq!(
+        References::decode(0, &example("references-purged")),
+        Ok(references.clone())
+    );
+    references.set(8, 0, true);
+    assert!(!references.is_purged(8), "it is gone");
 
     let chain = ChainEntry {
         namespace: 1,
@@ -145,10 +189,32 @@ fn entries_are_as_documented() {
     assert_example("encoded", &encoded.encode());
     assert_eq!(EncoderWatermark::decode(&example("encoded")), Ok(encoded));
 
-    let (number, versions_kept) = (1, true);
-    let namespace = NamespaceEntry { number, versions_kept };
+    let namespace = NamespaceEntry {
+        number: 1,
+        versions_kept: true,
+        retention: RetentionEntry::default(),
+        has_expiring: false,
+    };
     assert_example("namespace", &namespace.encode("pages").unwrap());
     assert_eq!(NamespaceEntry::decode(b"pages", &example("namespace")), Ok(namespace));
+    let retention = RetentionEntry {
+        versions: 10,
+        within: 30 * 86_400_000,
+        lifetime: 0,
+    };
+    let namespace = NamespaceEntry { retention, ..namespace };
+    assert_example("namespace-retention", &namespace.encode("pages").unwrap());
+    assert_eq!(
+        NamespaceEntry::decode(b"pages", &example("namespace-retention")),
+        Ok(namespace)
+    );
+
+    let purged = PurgedMark { purges: 3 };
+    assert_example("purged", &purged.encode());
+    assert_eq!(PurgedMark::decode(&example("purged")), Ok(purged));
+    let clock = RetentionClock { time: NOON };
+    assert_example("retention", &clock.encode());
+    assert_eq!(RetentionClock::decode(&example("retention")), Ok(clock));
 
     let (record, namespace) = (9, 2);
     let next = NextNumbers { record, namespace };
@@ -171,7 +237,7 @@ fn blocks_are_as_documented() {
     deleted.encode_packed(8, &mut last).unwrap();
     frame.push(8, &last);
     let mut block = BlockBuilder::default();
-    assert_eq!(block.push(&frame.finish().unwrap()), 0);
+    assert_eq!(block.push(frame.finish().unwrap()), 0);
     assert_example("block", &block.finish(1).unwrap());
 
     let bytes = example("block");
@@ -243,6 +309,9 @@ fn values_that_readers_refuse_are_not_written() {
             lineage,
             versions,
             latest,
+            time: 0,
+            oldest: 1,
+            expires: 0,
         };
         entry.encode(b"key").is_ok()
     };
@@ -252,26 +321,71 @@ fn values_that_readers_refuse_are_not_written() {
     assert!(!entry(false, 0, 1, 0) && !entry(false, 3, 0, 3));
 }
 
+/// The figures of decision 52.
+#[test]
+fn times_take_few_bytes() {
+    let bytes = |later: &[u64]| {
+        let mut group = VersionGroup::new(1, 1);
+        let mut time = NOON;
+        group.push(version(false, 2, time));
+        for (number, later) in (3..).zip(later) {
+            time += later;
+            group.push(version(false, number, time));
+        }
+        group.encode().unwrap().len()
+    };
+    let of_one = |later| bytes(&[0, later]) - bytes(&[0]);
+    assert_eq!((of_one(0), of_one(3_600_000), of_one(3600)), (2, 5, 3));
+    let mut untimed = VersionGroup::new(1, 1);
+    untimed.push(version(false, 2, 0));
+    let one = untimed.encode().unwrap().len();
+    untimed.push(version(false, 3, 0));
+    assert_eq!(untimed.encode().unwrap().len() - one, 1);
+}
+
 #[test]
 fn entries_hold_to_their_limits() {
     let mut group = VersionGroup::new(3, 0);
     assert!(group.encode().is_err(), "no versions");
     for number in 4..66 {
-        group.push(VersionEntry { deleted: false, number });
+        group.push(version(false, number, 0));
         assert!(group.encode().is_ok());
     }
     assert_eq!((group.first(), group.get(63).map(|entry| entry.number)), (2, Some(65)));
-    group.push(VersionEntry {
-        deleted: false,
-        number: 66,
-    });
+    group.push(version(false, 66, 0));
     assert!(group.encode().is_err(), "version 64 is of the next group");
     let mut unordered = VersionGroup::new(3, 1);
-    unordered.push(VersionEntry {
-        deleted: true,
-        number: 3,
-    });
+    unordered.push(version(true, 3, 0));
     assert!(unordered.encode().is_err());
+    for times in [[2, 1], [0, TIME_MAX + 1]] {
+        let mut backward = VersionGroup::new(3, 1);
+        for (number, time) in (4..).zip(times) {
+            backward.push(version(false, number, time));
+        }
+        assert!(backward.encode().is_err());
+    }
+    let mut untimed = VersionGroup::new(3, 1);
+    untimed.first_time = 1;
+    untimed.push(version(false, 4, 1));
+    assert!(untimed.encode().is_err(), "version 1 is in group 0");
+
+    let key = KeyEntry {
+        deleted: false,
+        lineage: 3,
+        versions: 2,
+        latest: 4,
+        time: TIME_MAX,
+        oldest: 2,
+        expires: TIME_MAX,
+    };
+    assert!(key.encode(b"key").is_ok());
+    let time = TIME_MAX + 1;
+    assert!(KeyEntry { time, ..key }.encode(b"key").is_err());
+    assert!(KeyEntry { expires: time, ..key }.encode(b"key").is_err());
+    assert!(
+        KeyEntry { oldest: 3, ..key }.encode(b"key").is_err(),
+        "the latest is never purged"
+    );
 
     let mut references = References::default();
     references.set(5, 0, true);
@@ -320,14 +434,18 @@ proptest! {
     #[test]
     fn any_versions_references_and_chains_are_read_as_they_were_written(
         numbers in prop::collection::btree_set(2..1000u64, 1..62), deleted: u64,
+        purged in prop_oneof![Just(0), any::<u64>()], times in prop_oneof![Just(0), any::<u64>()],
         counts in prop::collection::vec((0..64u64, 1..1000u32, any::<bool>()), 1..64),
         hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16),
         features in prop::collection::btree_set(any::<u32>(), 0..32),
         exponent in 5..=10u32,
     ) {
         let mut group = VersionGroup::new(1, 0);
+        group.first_time = times & 0xff;
         for (place, &number) in numbers.iter().enumerate() {
-            group.push(VersionEntry { deleted: deleted >> place & 1 == 1, number });
+            let time = (times & 0xff) + place as u64 * (times & 0xff_ff00);
+            let purged = purged >> place & 1 == 1;
+            group.push(VersionEntry { purged, ..version(deleted >> place & 1 == 1, number, time) });
         }
         prop_assert_eq!(VersionGroup::decode(1, 0, &group.encode().unwrap()), Ok(group));
 
@@ -356,11 +474,14 @@ proptest! {
         let mut bytes = 0;
         for records in &frames {
             for (&number, record) in records.iter().rev() {
-                frame.push(number, record);
+                match number % 2 {
+                    0 => frame.push(number, record),
+                    _ => frame.push_owned(number, record.clone()),
+                }
             }
             let packed = frame.finish().unwrap();
             bytes += packed.stored_bytes_max();
-            builder.push(&packed);
+            builder.push(packed);
         }
         prop_assert!(builder.stored_bytes_max() <= bytes + 16);
         let bytes = builder.finish(block).unwrap();
@@ -427,18 +548,30 @@ fn the_log_is_as_documented() {
     let operation = |change| LogOperation {
         namespace: 1,
         change,
+        time: 0,
+        expires: 0,
         key: b"page".to_vec(),
     };
     let batch = LogEntry::Batch {
         record: 7,
+        time: 0,
         operations: vec![operation(LogChange::Body { prior: 3 }), operation(LogChange::Deletion)],
     };
     let rewrites = LogEntry::Rewrites {
         interval: 16,
         rewrites: vec![(7, 9)],
     };
+    let purge = LogEntry::Batch {
+        record: 9,
+        time: NOON + 1500,
+        operations: vec![operation(LogChange::PurgeVersions { from: 2, to: 2 })],
+    };
     let mut digest = [1; 8];
-    for (name, position, entry) in [("log batch", 2, &batch), ("log rewrites", 3, &rewrites)] {
+    for (name, position, entry) in [
+        ("log batch", 2, &batch),
+        ("log rewrites", 3, &rewrites),
+        ("log purge", 4, &purge),
+    ] {
         let (sealed, after) = entry.seal(position, digest).unwrap();
         assert_example(name, &sealed);
         let (bytes, found) = open_log_entry(position, &sealed).unwrap();
@@ -453,7 +586,7 @@ fn the_log_is_as_documented() {
     }
     let mut log = LogState::new(Role::Primary, [11; 16], 7);
     log.epoch = Epoch { number: 1, id: 12 };
-    (log.first, log.next, log.before, log.digest) = (2, 4, [1; 8], digest);
+    (log.first, log.next, log.before, log.digest) = (2, 5, [1; 8], digest);
     assert_example("log", &log.encode());
     assert_eq!(LogState::decode(&example("log")), Ok(log.clone()));
     for role in [
@@ -472,6 +605,36 @@ fn the_log_is_as_documented() {
         LogEntry::Namespace {
             versions_kept: true,
             name: "pages".to_owned(),
+        },
+        LogEntry::Retention {
+            namespace: 3,
+            retention: RetentionEntry {
+                versions: u32::MAX,
+                within: TIME_MAX,
+                lifetime: 1,
+            },
+        },
+        LogEntry::Rewrites {
+            interval: 32,
+            rewrites: vec![(7, 7), (8, 300)],
+        },
+        LogEntry::Batch {
+            record: 300,
+            time: TIME_MAX,
+            operations: vec![
+                LogOperation {
+                    time: 5,
+                    expires: TIME_MAX,
+                    ..operation(LogChange::Body { prior: 0 })
+                },
+                LogOperation {
+                    time: 5,
+                    ..operation(LogChange::Deletion)
+                },
+                operation(LogChange::Removal),
+                operation(LogChange::Purge),
+                operation(LogChange::PurgeVersions { from: 1, to: u32::MAX }),
+            ],
         },
         LogEntry::Truncated { first: 300 },
         LogEntry::Promoted {

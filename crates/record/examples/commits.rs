@@ -73,7 +73,7 @@ fn measure(place: &Path, options: Options, writers: u32) -> Result<(f64, f64), B
 fn insert(store: &Store, space: &Namespace, numbers: impl Iterator<Item = u32>) {
     for number in numbers {
         let mut batch = Batch::new();
-        batch.insert(space, &number.to_be_bytes(), &body(number));
+        batch.insert(space, &number.to_be_bytes(), body(number));
         store.commit(batch).unwrap_or_else(|error| panic!("{error}"));
     }
 }

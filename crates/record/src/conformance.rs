@@ -31,7 +31,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// # Panics
 /// If a promise is broken. The message says which.
 pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, EngineError>) {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("got", put_values_can_be_read),
         ("tables", tables_are_apart),
         ("order", ranges_are_in_the_order_of_bytes),
@@ -40,6 +40,7 @@ pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, Engine
         ("snapshot", a_snapshot_does_not_change),
         ("whole", readers_see_whole_transactions),
         ("large", large_values_are_kept),
+        ("parts", a_value_in_parts_is_one_value),
         ("reopened", committed_records_are_there_after_reopening),
         ("once", it_is_open_once),
         ("foreign", foreign_files_are_refused),
@@ -306,6 +307,40 @@ fn large_values_are_kept(path: &Path, open: Open<'_>) {
         "a large value reads back differently"
     );
     assert_eq!(value(&*snapshot, Table::Records, b"small").as_deref(), Some(&b"s"[..]));
+}
+
+fn a_value_in_parts_is_one_value(path: &Path, open: Open<'_>) {
+    let large = noise(1_000_000, 1);
+    let cases: [&[&[u8]]; 5] = [
+        &[],
+        &[b"", b""],
+        &[b"a", b"", b"bc"],
+        &[b"a", &large, b"c"],
+        &[&large, &large],
+    ];
+    for reads in 0..2 {
+        let engine = opened(path, open);
+        if reads == 0 {
+            let mut work = |transaction: &mut dyn Transaction| {
+                for (key, parts) in (0..).zip(cases) {
+                    transaction.put(Table::Records, &[key], b"replaced")?;
+                    transaction.put_parts(Table::Records, &[key], parts)?;
+                    assert!(value(transaction, Table::Records, &[key]) == Some(parts.concat()));
+                }
+                Ok(())
+            };
+            engine.write(Commit::Synced, &mut work).expect("it can be written");
+        }
+        let snapshot = engine.snapshot().expect("it can be read");
+        for (key, parts) in (0..).zip(cases) {
+            let found = value(&*snapshot, Table::Records, &[key]);
+            assert!(
+                found == Some(parts.concat()),
+                "a value in {} parts reads back differently",
+                parts.len()
+            );
+        }
+    }
 }
 
 fn committed_records_are_there_after_reopening(path: &Path, open: Open<'_>) {

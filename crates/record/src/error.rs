@@ -7,6 +7,7 @@ use ibid_format::record::Refusal;
 use crate::condition::Condition;
 use crate::engine::{EngineError, Table};
 use crate::replicate::net::tls;
+use crate::time::Time;
 use crate::versions::{Version, Versions};
 
 /// A failed call to a [`Store`](crate::Store). The message says what failed and why; the
@@ -48,12 +49,61 @@ pub enum Error {
         /// The latest version of the key; [`None`] if it has none.
         found: Option<Version>,
     },
-    /// The batch requires a version in a namespace where every version is the first. The whole batch
-    /// was refused. Require the number of the record instead: [`Condition::Number`].
-    #[error("namespace {namespace} keeps no versions that can be compared")]
+    /// The call is about versions, in a namespace where every version is the first. Nothing was done. A batch can
+    /// require the number of the record instead: [`Condition::Number`].
+    #[error("namespace {namespace} keeps only the latest versions")]
     VersionsNotKept {
         /// Name of the namespace.
         namespace: String,
+    },
+    /// A record was given a time before that of the key's latest version. The whole batch was refused. Store the
+    /// versions of a key in the order of their times.
+    #[error(
+        "{key} in namespace {namespace} has a version of {latest} already, and was given one of {given}",
+        key = key_text(key)
+    )]
+    TimeRunsBackward {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The time that was given.
+        given: Time,
+        /// The time of the latest version.
+        latest: Time,
+    },
+    /// The latest version of a key can only be purged with the key. The whole batch was refused. Delete the key, or
+    /// store another version, and purge this one then.
+    #[error(
+        "version {version} of {key} in namespace {namespace} cannot be purged: only those before the latest, \
+         {latest}, can",
+        key = key_text(key)
+    )]
+    LatestStays {
+        /// Name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The last version that was to be purged.
+        version: u32,
+        /// The latest version.
+        latest: u32,
+    },
+    /// The version was purged, by a call or by the namespace's retention.
+    #[error("version {version} of {key} was purged", key = key_text(key))]
+    Purged {
+        /// The key.
+        key: Vec<u8>,
+        /// The version, from 1.
+        version: u32,
+    },
+    /// Nothing says which version of a key was the latest at a time, because it was stored before stores had times.
+    #[error("version {version} of {key} has no time: it was stored before stores had times", key = key_text(key))]
+    TimeUnknown {
+        /// The key.
+        key: Vec<u8>,
+        /// The last version without a time.
+        version: u32,
     },
     /// The namespace was made with another setting.
     #[error("versions are {found} in namespace {name}, and were expected to be {expected}")]
@@ -95,6 +145,24 @@ pub enum Error {
         key: Vec<u8>,
         /// The damage of the entry.
         found: Damage,
+    },
+    /// There was not enough memory to compress or decompress an entry. The store may be sound. Try
+    /// again with more memory.
+    #[error("there is not enough memory for an entry of table {table}: {found}", table = table.name())]
+    OutOfMemory {
+        /// The engine's table.
+        table: Table,
+        /// The cause.
+        found: Damage,
+    },
+    /// A body is longer than [`Options::body_bytes_max`](crate::Options::body_bytes_max). It can be read with a larger
+    /// limit, which takes more memory.
+    #[error("a record has a body of {found} bytes, and at most {max} may be read")]
+    BodyTooLong {
+        /// The limit, bytes.
+        max: u64,
+        /// The length of the body, bytes.
+        found: u64,
     },
     /// The path holds something other than a store of records.
     #[error("{path} is no store of records: {found}", path = path.display())]
@@ -276,12 +344,30 @@ impl Error {
         )
     }
 
-    pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
-        Error::Damaged {
-            table,
-            key: key.to_vec(),
-            found: found.into(),
+    /// Refuses a body that is longer than the limit.
+    pub(crate) fn check_body(found: usize, max: usize) -> Result<(), Self> {
+        match found > max {
+            true => Err(Error::BodyTooLong {
+                max: max as u64,
+                found: found as u64,
+            }),
+            false => Ok(()),
         }
+    }
+
+    /// Returns the error of an entry that cannot be read, or written.
+    pub(crate) fn damaged(table: Table, key: &[u8], found: impl Into<Damage>) -> Self {
+        let found = found.into();
+        let lacks_memory = match &found {
+            Damage::Bytes(error) => error.lacks_memory(),
+            Damage::Delta(error) => error.lacks_memory(),
+            Damage::Missing | Damage::Misplaced | Damage::OtherBody => false,
+        };
+        if lacks_memory {
+            return Error::OutOfMemory { table, found };
+        }
+        let key = key.to_vec();
+        Error::Damaged { table, key, found }
     }
 }
 
@@ -305,6 +391,7 @@ fn found_text(latest: Option<Version>) -> String {
             version,
             number,
             deleted,
+            ..
         }) => {
             let deletion = if deleted { ", a deletion" } else { "" };
             format!("version {version} (record {number}){deletion}")
@@ -341,5 +428,16 @@ mod tests {
         assert_eq!(key_text(&[b'x'; 65]), format!("\"{}…\"", "x".repeat(64)));
         assert_eq!(key_text(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
         assert_eq!(key_text(&[0x80; 65]), format!("\"{}…\"", "\\x80".repeat(64)));
+    }
+
+    #[test]
+    fn an_allocation_that_fails_is_not_called_damage() {
+        let memory = ibid_format::Error::OutOfMemory { found: 1 };
+        let error = Error::damaged(Table::Blocks, b"key", memory);
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        for found in [Damage::Missing, Damage::Bytes(ibid_format::Error::WrongPassword)] {
+            let error = Error::damaged(Table::Blocks, b"key", found);
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        }
     }
 }

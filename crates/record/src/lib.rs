@@ -21,6 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Every version has the time at which it was stored, so [`Namespace::get_as_of`] reads the past. A
+//! namespace keeps all versions, unless its [`Retention`] says otherwise.
+//! [`Namespace::purge_versions`] removes single ones.
+//!
 //! An [`engine`] stores the tables, redb by default; [`conformance`] has the tests that every
 //! engine passes. [`replicate`] keeps replicas of a store. `docs/format/records.md` describes the
 //! tables byte by byte. Each entry has a checksum: a byte that changed on the disk is an error,
@@ -41,7 +45,9 @@ mod log;
 mod lru;
 mod read;
 pub mod replicate;
+mod retention;
 mod store;
+mod time;
 mod versions;
 mod write;
 
@@ -61,6 +67,8 @@ pub use ibid_format::{Error as FormatError, FileId, Keys, MasterKey};
 pub use keys::{KeyFilter, KeyState, Prefix};
 pub use log::Log;
 pub use read::view::Record;
+pub use retention::{Expiring, Retention};
 pub use store::{Batch, EngineKind, Namespace, Options, Snapshot, Store};
+pub use time::Time;
 pub use versions::{Version, Versions};
 pub use write::request::Durability;

@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-use ibid_format::record::KeyEntry;
+use ibid_format::record::{KeyEntry, VersionEntry};
+
+use crate::time::Time;
 
 /// Whether a namespace keeps earlier versions of its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
     /// Only the latest version of each key is kept.
     Latest,
-    /// All versions are kept, also those of deleted keys, until the key is purged.
+    /// All versions are kept, also those of deleted keys, until they are purged, or the namespace's
+    /// [`Retention`](crate::Retention) lets them go.
     Kept,
 }
 
@@ -37,6 +40,9 @@ pub struct Version {
     pub number: u64,
     /// Whether this version deletes the key.
     pub deleted: bool,
+    /// When it was stored, by the clock of the primary, or the time that it was given. At least the
+    /// time of the version before. [`None`] for versions that were stored before stores had times.
+    pub time: Option<Time>,
 }
 
 impl Version {
@@ -46,6 +52,17 @@ impl Version {
             version: entry.versions,
             number: entry.latest,
             deleted: entry.deleted,
+            time: Time::stored(entry.time),
+        }
+    }
+
+    /// Returns a version, given its entry.
+    pub(crate) fn of(version: u32, entry: &VersionEntry) -> Self {
+        Version {
+            version,
+            number: entry.number,
+            deleted: entry.deleted,
+            time: Time::stored(entry.time),
         }
     }
 }

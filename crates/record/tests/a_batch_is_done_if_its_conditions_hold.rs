@@ -48,6 +48,8 @@ fn step() -> impl Strategy<Value = Step> {
             key: KEYS[key].to_vec(),
             kind,
             body: vec![byte; 3],
+            time: None,
+            expires: 0,
         })
     });
     let any = prop_oneof![
@@ -94,7 +96,7 @@ impl Why {
                 namespace: namespace.clone(),
                 key: key.clone(),
                 expected: *expected,
-                found: *found,
+                found: untimed(*found),
             },
             Error::VersionsNotKept { .. } => Why::NotKept,
             error => Why::Change(Refusal::of(error)),
@@ -104,12 +106,18 @@ impl Why {
 
 fn latest(model: &Model, space: usize, key: &[u8]) -> Option<Version> {
     let life = model.spaces[space].get(key)?;
-    let (number, body) = life.last()?;
+    let latest = life.last()?;
     Some(Version {
         version: life.len() as u32,
-        number: *number,
-        deleted: body.is_none(),
+        number: latest.number,
+        deleted: latest.body.is_none(),
+        time: None,
     })
+}
+
+/// Returns a version without its time, which the model does not know.
+fn untimed(version: Option<Version>) -> Option<Version> {
+    version.map(|version| Version { time: None, ..version })
 }
 
 /// Returns what is true of a key.
@@ -138,6 +146,7 @@ fn plan(model: &Model, next: &mut u64, spaces: &[Namespace; 2], steps: &[Step]) 
                     Kind::Put => batch.put(space, &op.key, &op.body),
                     Kind::Delete => batch.delete(space, &op.key),
                     Kind::Purge => batch.purge(space, &op.key),
+                    Kind::PurgeVersions(from, to) => batch.purge_versions(space, &op.key, from..=to),
                 };
                 after = after.and_then(|model| {
                     let ops = std::slice::from_ref(op);
@@ -209,8 +218,11 @@ fn run(batches: &[Vec<Step>]) -> (u32, u32) {
         assert_same(&snapshot, &spaces, &model);
         for (index, space) in spaces.iter().enumerate() {
             for key in KEYS {
-                assert_eq!(space.latest(key).unwrap(), latest(&model, index, key));
-                assert_eq!(snapshot.latest(space, key).unwrap(), latest(&model, index, key));
+                assert_eq!(untimed(space.latest(key).unwrap()), latest(&model, index, key));
+                assert_eq!(
+                    untimed(snapshot.latest(space, key).unwrap()),
+                    latest(&model, index, key)
+                );
             }
         }
     }
@@ -338,7 +350,7 @@ fn a_refusal_names_the_key_what_was_expected_and_what_was_found() {
     }
     // Every version there is the first, so it would say nothing.
     let found = refused(&log, b"a", Condition::Version(1));
-    assert_eq!(found, "namespace log keeps no versions that can be compared");
+    assert_eq!(found, "namespace log keeps only the latest versions");
     assert!(refused(&pages, &[0; 4097], Condition::Absent).contains("4097"));
 }
 

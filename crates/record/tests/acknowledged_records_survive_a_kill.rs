@@ -41,6 +41,8 @@ fn step(number: u32, model: &Model) -> Vec<Op> {
         key: key.to_vec(),
         kind,
         body,
+        time: None,
+        expires: 0,
     };
     let chosen = number.wrapping_mul(2_654_435_761) >> 16;
     let key = |keys| format!("key {}", chosen % keys).into_bytes();

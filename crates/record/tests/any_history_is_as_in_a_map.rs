@@ -13,7 +13,7 @@ use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folde
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
-use ibid_record::{Compacting, Direction, Durability, Encoding, EngineKind, Options, Retrieval, Store};
+use ibid_record::{Compacting, Direction, Durability, Encoding, EngineKind, Options, Retention, Retrieval, Store};
 use proptest::prelude::*;
 
 const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
@@ -35,6 +35,23 @@ enum Action {
     Reopen,
     /// Removes this percentage of the log, if there is one.
     Truncate(u64),
+    /// Sets what a namespace keeps.
+    Retain(usize, Retention),
+    /// Removes what is not kept at a time.
+    Expire(u64),
+}
+
+/// Returns what a namespace may keep: the second one keeps no versions in any case.
+fn retention() -> impl Strategy<Value = (usize, Retention)> {
+    let millis = || prop::option::of((1..100_u64).prop_map(Duration::from_millis));
+    let all = (0..2_usize, prop::option::of(1..4_u32), millis(), millis());
+    all.prop_map(|(space, versions, within, lifetime)| {
+        let retention = Retention::default().with_lifetime(lifetime);
+        match space {
+            0 => (0, retention.with_versions(versions).with_within(within)),
+            _ => (1, retention),
+        }
+    })
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -44,7 +61,10 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Kind::Put),
         2 => Just(Kind::Delete),
         1 => Just(Kind::Purge),
+        2 => (0..5_u32, 0..4_u32).prop_map(|(from, more)| Kind::PurgeVersions(from, (from + more).saturating_sub(1))),
     ];
+    let time = prop_oneof![2 => Just(None), 3 => (1..100_u64).prop_map(Some)];
+    let expires = prop_oneof![5 => Just(0), 1 => 1..200_u64];
     let body = (0..6_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
         0 => Vec::new(),
         1 => vec![byte; length],
@@ -56,11 +76,13 @@ fn op() -> impl Strategy<Value = Op> {
             body
         }
     });
-    (0..2_usize, 0..KEYS.len(), kind, body).prop_map(|(space, key, kind, body)| Op {
+    (0..2_usize, 0..KEYS.len(), kind, body, time, expires).prop_map(|(space, key, kind, body, time, expires)| Op {
         space,
         key: KEYS[key].to_vec(),
         kind,
         body,
+        time,
+        expires,
     })
 }
 
@@ -81,6 +103,8 @@ fn action() -> impl Strategy<Value = Action> {
         2 => Just(Action::Compact),
         1 => Just(Action::Reopen),
         2 => (0..=100_u64).prop_map(Action::Truncate),
+        1 => retention().prop_map(|(space, retention)| Action::Retain(space, retention)),
+        2 => (1..300_u64).prop_map(Action::Expire),
     ]
 }
 
@@ -112,6 +136,7 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
         .with_engine(engine)
         .with_cache_bytes(1 << 20)
         .with_frame_cache_bytes(10_000)
+        .with_retention_interval(None)
         .with_durability(Durability::None)
         .with_encoding(encoding)
         .with_compacting(
@@ -161,6 +186,27 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
                     let first = log.first + (log.next - log.first) * percent / 100;
                     store.truncate_log(first).unwrap();
                 }
+            }
+            Action::Retain(space, retention) => {
+                spaces[*space].set_retention(*retention).unwrap();
+                assert_eq!(spaces[*space].retention().unwrap(), *retention);
+                model.retention[*space] = *retention;
+            }
+            Action::Expire(time) => {
+                let mut expected = Vec::new();
+                let mut note = |expiring| {
+                    expected.push(expiring);
+                    ControlFlow::Continue(())
+                };
+                store.expiring(common::at(*time), &mut note).unwrap();
+                let mut removed = Vec::new();
+                let mut note = |expiring| {
+                    removed.push(expiring);
+                    ControlFlow::Continue(())
+                };
+                store.expire(common::at(*time), &mut note).unwrap();
+                assert_eq!(removed, expected);
+                (0..2).for_each(|space| model.expire(space, *time));
             }
             Action::Reopen => {
                 check_kept(&mut kept);

@@ -64,6 +64,8 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
         key: COUNT.to_vec(),
         kind: Kind::Put,
         body: count.to_be_bytes().to_vec(),
+        time: None,
+        expires: 0,
     }];
     for _ in 0..1 + random.below(3) {
         let (space, key) = (random.below(2) as usize, KEYS[random.below(5) as usize].to_vec());
@@ -73,16 +75,28 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
             .live(space)
             .iter()
             .any(|(live, _)| *live == key);
+        let versions = model.after(&ops).unwrap().spaces[space].get(&key).map_or(0, Vec::len) as u64;
         let kind = match random.below(8) {
             0 if live => Kind::Delete,
             1 if live => Kind::Purge,
+            2 if space == 0 && versions > 1 => {
+                let to = 1 + random.below(versions - 1);
+                Kind::PurgeVersions(1 + random.below(to) as u32, to as u32)
+            }
             _ => Kind::Put,
         };
         let mut body = noise(2000, random.below(2) as u32);
         let at = random.below(2000) as usize;
         body[at] ^= 1 + random.below(255) as u8;
         body.truncate(2000 - random.below(50) as usize);
-        ops.push(Op { space, key, kind, body });
+        ops.push(Op {
+            space,
+            key,
+            kind,
+            body,
+            time: None,
+            expires: 0,
+        });
     }
     ops
 }

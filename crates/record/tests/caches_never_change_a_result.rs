@@ -85,7 +85,12 @@ fn a_store_that_takes_the_contents_of_another_drops_its_cache() {
     let held = one.snapshot().unwrap();
     let promoted = two.namespace("pages", Versions::Kept).unwrap();
     promoted.put(b"ibid", b"what was promoted").unwrap();
-    let numbers = [&pages, &promoted].map(|pages| pages.versions(b"ibid").unwrap());
+    let numbers = [&pages, &promoted].map(|pages| {
+        let versions = pages.versions(b"ibid").unwrap().into_iter();
+        versions
+            .map(|version| (version.version, version.number))
+            .collect::<Vec<_>>()
+    });
     assert_eq!(numbers[0], numbers[1]);
 
     one.follow().unwrap();

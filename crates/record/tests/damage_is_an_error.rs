@@ -71,11 +71,11 @@ fn fill(path: &Path) -> Seen {
     let long = common::noise(200, 1);
     let with = |end: &[u8]| [&long, end].concat();
     batch
-        .insert(&pages, b"a", &with(b"in the same place"))
+        .insert(&pages, b"a", with(b"in the same place"))
         .insert(&pages, b"b", b"there");
     batch
-        .update(&pages, b"a", &with(b"where it was before"))
-        .update(&pages, b"a", &with(b"elsewhere"));
+        .update(&pages, b"a", with(b"where it was before"))
+        .update(&pages, b"a", with(b"elsewhere"));
     batch.insert(&pages, b"gone", b"away").delete(&pages, b"gone");
     store.commit(batch).unwrap();
     store.finish_encoding().unwrap();
@@ -311,11 +311,11 @@ fn a_folder_that_is_no_store_is_refused_and_not_changed() {
     with_engine(&foreign, |engine| set(engine, Table::Keys, b"key", Some(b"value")));
     assert!(matches!(Store::open(&foreign, options()), Err(Error::NotAStore { .. })));
     with_engine(&foreign, |engine| {
-        set(engine, Table::Meta, b"format", Some(b"ibidrec\x02"))
+        set(engine, Table::Meta, b"format", Some(b"ibidrec\x03"))
     });
     let error = Store::open(&foreign, options()).err().unwrap().to_string();
     assert!(
-        error.contains("ibidrec\\x02") && error.contains("ibidrec\\x01"),
+        error.contains("ibidrec\\x03") && error.contains("ibidrec\\x02"),
         "{error}"
     );
 }

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
 use ibid_format::record::{
-    Body, KeyEntry, NamespaceEntry, NextNumbers, Record, References, VersionEntry, VersionGroup, body_check, key_of,
-    version_group_key,
+    Body, KeyEntry, NamespaceEntry, NextNumbers, Record, References, RetentionEntry, VersionEntry, VersionGroup,
+    body_check, key_of, version_group_key,
 };
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
     Batch, Damage, Direction, Durability, FAULTS_MAX, Fault, KeyRange, Namespace, NamespaceCounts, Options, Problem,
-    Store, Verification, Versions,
+    Store, Time, Verification, Versions,
 };
 
 fn options() -> Options {
@@ -28,14 +28,27 @@ fn fill(path: &Path) {
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     let settings = store.namespace("settings", Versions::Latest).unwrap();
     let mut batch = Batch::new();
-    batch
-        .put(&pages, b"a", b"one")
-        .put(&pages, b"a", b"three")
-        .put(&pages, b"a", b"seven");
+    for body in ["one", "three", "seven"] {
+        batch
+            .put(&pages, b"a", body.as_bytes())
+            .at(Time::from_millis(TIME).unwrap());
+    }
     batch.put(&pages, b"gone", b"away").delete(&pages, b"gone");
     batch.put(&settings, b"b", b"green").put(&settings, b"b", b"blue");
     store.commit(batch).unwrap();
     store.finish_encoding().unwrap();
+}
+
+/// When the versions of `a` were stored.
+const TIME: u64 = 1_795_262_400_000;
+
+fn version(number: u64, deleted: bool) -> VersionEntry {
+    VersionEntry {
+        deleted,
+        purged: false,
+        number,
+        time: TIME,
+    }
 }
 
 fn verify(path: &Path) -> Verification {
@@ -76,6 +89,7 @@ fn sound_entries_are_counted() {
     let found = verify(folder.path());
     assert!(found.is_clean(), "{found:?}");
     let pages = NamespaceCounts {
+        purged: 0,
         name: "pages".to_owned(),
         versions: Versions::Kept,
         keys: 1,
@@ -86,6 +100,7 @@ fn sound_entries_are_counted() {
         stored_bytes: 17,
     };
     let settings = NamespaceCounts {
+        purged: 0,
         name: "settings".to_owned(),
         versions: Versions::Latest,
         keys: 1,
@@ -191,6 +206,9 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         lineage: 1,
         versions: 3,
         latest: 3,
+        time: TIME,
+        oldest: 1,
+        expires: 0,
     };
     let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
 
@@ -226,9 +244,10 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     // Versions lead to each other's records.
     let group = |numbers: [(u64, bool); 2]| {
         let mut group = VersionGroup::new(1, 0);
+        group.first_time = TIME;
         numbers
             .into_iter()
-            .for_each(|(number, deleted)| group.push(VersionEntry { deleted, number }));
+            .for_each(|(number, deleted)| group.push(version(number, deleted)));
         group.encode().unwrap()
     };
     let found = spoiled(|engine| {
@@ -250,6 +269,41 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         ],
     );
 
+    // A purged version still has its record; the latest is said to be purged, and to have another time.
+    let marked = |purged: u32, time: u64| {
+        let mut group = VersionGroup::new(1, 0);
+        group.first_time = TIME;
+        for number in [2, 3] {
+            let time = if number == 3 { time } else { TIME };
+            group.push(VersionEntry {
+                time,
+                ..version(number, false)
+            });
+        }
+        group.purge(purged);
+        group.encode().unwrap()
+    };
+    let found = spoiled(|engine| set(engine, Table::Versions, &versions, Some(&marked(2, TIME))));
+    assert_faults(&found, &[(Table::Records, record_key(2), Problem::Stray)]);
+    let found = spoiled(|engine| set(engine, Table::Versions, &versions, Some(&marked(3, TIME))));
+    let field = "whether the latest version was purged, 1 if so";
+    assert_faults(&found, &[(Table::Versions, versions.clone(), disagrees(field, 0, 1))]);
+    let found = spoiled(|engine| set(engine, Table::Versions, &versions, Some(&marked(0, TIME + 1))));
+    let field = "time of the latest version";
+    assert_faults(
+        &found,
+        &[(Table::Versions, versions.clone(), disagrees(field, TIME, TIME + 1))],
+    );
+    let older = KeyEntry { oldest: 3, ..entry };
+    let found = spoiled(|engine| set(engine, Table::Keys, &lost, Some(&key(older, &lost))));
+    assert_faults(
+        &found,
+        &[
+            (Table::Records, record_key(1), Problem::Stray),
+            (Table::Records, record_key(2), Problem::Stray),
+        ],
+    );
+
     // The version entry says that the version is deleted, and the record does not.
     let found = spoiled(|engine| {
         set(
@@ -267,6 +321,8 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         let entry = NamespaceEntry {
             number: 1,
             versions_kept: false,
+            retention: RetentionEntry::default(),
+            has_expiring: false,
         };
         set(
             engine,
@@ -289,6 +345,8 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         let entry = NamespaceEntry {
             number: 2,
             versions_kept: false,
+            retention: RetentionEntry::default(),
+            has_expiring: false,
         };
         set(engine, Table::Namespaces, b"twin", Some(&entry.encode("twin").unwrap()));
     });

@@ -18,7 +18,9 @@ use common::disk::Disk;
 use common::{Kind, Model, Op, assert_same, assert_same_as_first, batch, open_spaces, tables};
 use ibid_record::engine::Redb;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
-use ibid_record::{Compacting, Durability, Encoding, Error, Options, Refusal, Retrieval, Role, Store, Versions};
+use ibid_record::{
+    Compacting, Durability, Encoding, Error, Options, Refusal, Retention, Retrieval, Role, Store, Versions,
+};
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
 
@@ -42,12 +44,16 @@ impl Seeded {
     }
 
     fn op(&mut self) -> Op {
-        let kind = match self.below(11) {
+        let kind = match self.below(13) {
             0..=1 => Kind::Insert,
             2..=3 => Kind::Update,
             4..=7 => Kind::Put,
             8..=9 => Kind::Delete,
-            _ => Kind::Purge,
+            10 => Kind::Purge,
+            _ => {
+                let from = self.below(4) as u32;
+                Kind::PurgeVersions(from, from + self.below(3) as u32)
+            }
         };
         let body = match self.below(5) {
             0 => Vec::new(),
@@ -64,7 +70,17 @@ impl Seeded {
             key: KEYS[self.below(KEYS.len() as u64) as usize].to_vec(),
             kind,
             body,
+            time: self.one_in(2).then(|| 1 + self.below(100)),
+            expires: if self.one_in(8) { 1 + self.below(200) } else { 0 },
         }
+    }
+
+    fn retention(&mut self) -> Retention {
+        let mut one_in_two = |value| self.one_in(2).then_some(value);
+        Retention::default()
+            .with_versions(one_in_two(2))
+            .with_within(one_in_two(30).map(|kept| Duration::from_millis(kept.into())))
+            .with_lifetime(one_in_two(60).map(|kept| Duration::from_millis(kept.into())))
     }
 }
 
@@ -198,6 +214,7 @@ impl World {
         let options = Options::default()
             .with_cache_bytes(1 << 20)
             .with_frame_cache_bytes(10_000)
+            .with_retention_interval(None)
             .with_durability(if random.one_in(4) {
                 Durability::Sync
             } else {
@@ -272,6 +289,37 @@ impl World {
             (Err(expected), Err(error)) => assert_eq!(common::Refusal::of(&error), expected),
             (expected, found) => panic!("{:?} expected, found {found:?}", expected.map(drop)),
         }
+    }
+
+    /// Sets what a namespace keeps, or removes what is not kept.
+    fn retain(&mut self) {
+        let (retention, time) = (self.random.retention(), 1 + self.random.below(200));
+        let sets = self.random.one_in(2);
+        let store = self.nodes[self.primary].store();
+        let spaces = open_spaces(store);
+        let mut model = self.model();
+        store.finish_encoding().unwrap();
+        let before = self.nodes[self.primary].position();
+        if sets {
+            spaces[0].set_retention(retention).unwrap();
+            model.retention[0] = retention;
+            self.models.insert(self.nodes[self.primary].position(), model);
+            return;
+        }
+        store
+            .expire(common::at(time), &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+        // Each namespace has a commit of its own.
+        for space in 0..2 {
+            let changed = model.clone();
+            model.expire(space, time);
+            if model != changed {
+                let last = self.models.last_key_value().map_or(0, |(&at, _)| at);
+                self.models.insert(before.max(last) + 1, model.clone());
+            }
+        }
+        let last = self.models.last_key_value().map_or(0, |(&at, _)| at);
+        assert!(last <= self.nodes[self.primary].position());
     }
 
     fn ask(&mut self, replica: usize) {
@@ -480,7 +528,8 @@ impl World {
             self.truncate();
         }
         match self.random.below(40) {
-            0..=11 => self.commit(),
+            0..=10 => self.commit(),
+            11 => self.retain(),
             12..=19 => self.ask(node),
             20..=33 => self.deliver(),
             34 => self.nodes[self.primary].store().finish_encoding().unwrap(),

@@ -252,13 +252,13 @@ fn a_record_that_the_caller_names_as_similar_is_compared() {
     for space in [&drafts, &pages] {
         let mut batch = Batch::new();
         batch
-            .insert(space, b"1", &short(0))
-            .insert(space, b"2", &short(1))
+            .insert(space, b"1", short(0))
+            .insert(space, b"2", short(1))
             .like(b"1");
         batch
-            .insert(space, b"3", &short(2))
+            .insert(space, b"3", short(2))
             .like(b"3")
-            .insert(space, b"4", &short(3))
+            .insert(space, b"4", short(3))
             .like(b"none");
         store.commit(batch).unwrap();
     }
@@ -279,7 +279,7 @@ fn a_block_is_written_anew_only_if_that_saves_bytes() {
         let mut batch = Batch::new();
         for key in keys {
             // The bodies are too different for deltas, and hardly compress.
-            batch.put(&drafts, &key.to_be_bytes(), &noise(3000, key.wrapping_mul(0x85eb_ca6b)));
+            batch.put(&drafts, &key.to_be_bytes(), noise(3000, key.wrapping_mul(0x85eb_ca6b)));
         }
         store.commit(batch).unwrap();
     };

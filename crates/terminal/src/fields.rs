@@ -22,23 +22,36 @@ pub enum Fields {
         key: Vec<String>,
         /// The field that is the body; [`None`] for the whole line.
         body: Option<String>,
+        /// The field that is the time; [`None`] for none.
+        time: Option<String>,
     },
     /// The fields that `ibid records scan --json` prints.
     Scanned,
 }
 
 /// The names of the fields that `ibid records scan --json` prints.
-const SCANNED: [&str; 4] = ["key", "key_bytes", "body", "body_bytes"];
+const SCANNED: [&str; 5] = ["key", "key_bytes", "body", "body_bytes", "time"];
+
+/// The record of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineRecord<'l> {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The body.
+    pub body: Cow<'l, [u8]>,
+    /// The time as it is written, if one was selected and is there: text as it is, a number after `@`.
+    pub time: Option<String>,
+}
 
 impl Fields {
-    /// Returns the key and the body of a line.
+    /// Returns the record of a line.
     ///
     /// # Errors
     /// A description of the fault in the line, without the line number.
-    pub fn record<'l>(&self, line: &'l [u8]) -> Result<(Vec<u8>, Cow<'l, [u8]>), String> {
+    pub fn record<'l>(&self, line: &'l [u8]) -> Result<LineRecord<'l>, String> {
         match self {
-            Fields::Named { key, body } => {
-                let names: Vec<&str> = key.iter().chain(body).map(String::as_str).collect();
+            Fields::Named { key, body, time } => {
+                let names: Vec<&str> = key.iter().chain(body).chain(time).map(String::as_str).collect();
                 let values = values(line, &names)?;
                 let mut joined = String::new();
                 for (at, (name, value)) in names.iter().zip(&values).take(key.len()).enumerate() {
@@ -49,20 +62,26 @@ impl Fields {
                     None => Cow::Borrowed(line),
                     Some(name) => Cow::Owned(body_text(name, values[key.len()])?),
                 };
-                Ok((joined.into_bytes(), body))
+                let time = match time {
+                    None => None,
+                    Some(name) => Some(time_text(name, present(name, values[names.len() - 1])?)?),
+                };
+                let key = joined.into_bytes();
+                Ok(LineRecord { key, body, time })
             }
             Fields::Scanned => {
-                let [key, key_bytes, body, body_bytes] = values(line, &SCANNED)?[..] else {
+                let [key, key_bytes, body, body_bytes, time] = values(line, &SCANNED)?[..] else {
                     unreachable!("as many values as names")
                 };
                 let exact = |name, text, bytes| match bytes {
                     Some(bytes) => digits(name, bytes),
                     None => text_of(name, present(name, text)?).map(String::into_bytes),
                 };
-                Ok((
-                    exact(SCANNED[0], key, key_bytes)?,
-                    exact(SCANNED[2], body, body_bytes)?.into(),
-                ))
+                Ok(LineRecord {
+                    key: exact(SCANNED[0], key, key_bytes)?,
+                    body: exact(SCANNED[2], body, body_bytes)?.into(),
+                    time: time.map(|time| time_text(SCANNED[4], time)).transpose()?,
+                })
             }
         }
     }
@@ -112,6 +131,14 @@ fn key_text(name: &str, value: Option<&RawValue>) -> Result<String, String> {
             "field {name:?}: expected text or a number for the key, found null"
         )),
         _ => Ok(value.get().to_owned()),
+    }
+}
+
+fn time_text(name: &str, value: &RawValue) -> Result<String, String> {
+    match value.get().as_bytes() {
+        [b'"', ..] => text_of(name, value),
+        [b'-' | b'0'..=b'9', ..] => Ok(format!("@{}", value.get())),
+        _ => Err(format!("field {name:?}: expected text or a number for the time")),
     }
 }
 
@@ -215,11 +242,34 @@ mod tests {
         let shape = Fields::Named {
             key: key.iter().map(|name| (*name).to_owned()).collect(),
             body: body.map(str::to_owned),
+            time: None,
         };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         shape
             .record(line.as_bytes())
-            .map(|(key, body)| (text(&key), text(&body)))
+            .map(|record| (text(&record.key), text(&record.body)))
+    }
+
+    #[test]
+    fn times_are_texts_or_numbers() {
+        let fields = |time: Option<&str>| Fields::Named {
+            key: vec!["k".into()],
+            body: Some("k".into()),
+            time: time.map(str::to_owned),
+        };
+        let line = r#"{"k": "k", "text": "2026-11-21T12:00:00Z", "seconds": 1795262400.5, "null": null}"#;
+        let time = |name| fields(name).record(line.as_bytes()).map(|record| record.time);
+        assert_eq!(time(None), Ok(None));
+        assert_eq!(time(Some("text")), Ok(Some("2026-11-21T12:00:00Z".into())));
+        assert_eq!(time(Some("seconds")), Ok(Some("@1795262400.5".into())));
+        assert_eq!(time(Some("absent")), Err("there is no field \"absent\"".into()));
+        assert!(
+            time(Some("null"))
+                .unwrap_err()
+                .contains("expected text or a number for the time")
+        );
+        let scanned = Fields::Scanned.record(br#"{"key": "k", "body": "b", "time": "2026-11-21T12:00:00.500Z"}"#);
+        assert_eq!(scanned.unwrap().time.as_deref(), Some("2026-11-21T12:00:00.500Z"));
     }
 
     #[test]
@@ -257,7 +307,7 @@ mod tests {
         let record = |line: &str| {
             Fields::Scanned
                 .record(line.as_bytes())
-                .map(|(key, body)| (key, body.into_owned()))
+                .map(|record| (record.key, record.body.into_owned()))
         };
         let expected = (b"k".to_vec(), b"b".to_vec());
         assert_eq!(
@@ -305,6 +355,7 @@ mod tests {
         let error = Fields::Named {
             key: vec!["k".into()],
             body: None,
+            time: None,
         }
         .record(b"{\"k\": \"\xff\"}")
         .unwrap_err();

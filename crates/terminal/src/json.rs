@@ -1,6 +1,8 @@
 //! Parts of JSON documents that both programs print.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 /// The version in every document. It increases when a field is removed or changes its meaning; new
 /// fields may be added at any time.
@@ -41,15 +43,36 @@ pub fn lossless(bytes: &[u8]) -> (String, Option<String>) {
     }
 }
 
+/// Bytes as two hexadecimal digits each. Written without a text of the whole in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Hex<'b>(pub &'b [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        /// Bytes that are written at once.
+        const AT_ONCE: usize = 128;
+        for bytes in self.0.chunks(AT_ONCE) {
+            let mut digits = [0; 2 * AT_ONCE];
+            for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+                pair[0] = DIGITS[usize::from(byte >> 4)];
+                pair[1] = DIGITS[usize::from(byte & 15)];
+            }
+            f.write_str(std::str::from_utf8(&digits[..2 * bytes.len()]).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Hex<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Returns two hexadecimal digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    let mut text = String::with_capacity(bytes.len() * 2);
-    text.extend(bytes.iter().flat_map(digits));
-    text
+    Hex(bytes).to_string()
 }
 
 /// Returns the bytes that pairs of hexadecimal digits stand for; [`None`] if the text is something else.

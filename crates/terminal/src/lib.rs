@@ -36,7 +36,7 @@ pub mod value;
 
 pub use error::{FileError, reason, with_causes};
 pub use escape::{escape, escape_text, path_text};
-pub use fields::Fields;
+pub use fields::{Fields, LineRecord};
 pub use lines::{Line, Lines};
 pub use message::{fatal, message};
 pub use output::Output;

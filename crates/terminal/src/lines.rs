@@ -82,6 +82,13 @@ impl Lines {
         })
     }
 
+    /// Gives the memory of the last line back, if it was long.
+    pub fn release(&mut self) {
+        if self.state == State::Done && self.line.capacity() > 4 * BUFFER {
+            self.line = Vec::new();
+        }
+    }
+
     /// Returns the next line; [`None`] at the end.
     ///
     /// # Errors
@@ -106,10 +113,7 @@ impl Lines {
     /// line. After an error of the kind `WouldBlock`, the next call continues.
     fn read(&mut self) -> io::Result<bool> {
         if self.state == State::Done {
-            // Do not keep the memory of a long line.
-            if self.line.capacity() > 4 * BUFFER {
-                self.line = Vec::new();
-            }
+            self.release();
             self.line.clear();
             self.state = State::Begun;
         }

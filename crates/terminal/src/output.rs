@@ -70,8 +70,9 @@ impl Output {
     /// # Errors
     /// The disk is full, or the pipe is closed.
     pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(value)?;
-        self.line(text)
+        // Not as a text first: a value may be long.
+        serde_json::to_writer(&mut self.stdout, value)?;
+        self.line("")
     }
 
     /// Writes the buffered text.

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use ibid_record::replicate::nats;
-use ibid_record::{Condition, Versions};
+use ibid_record::{Condition, Time, Versions};
 use ibid_terminal::value::size;
 
 use super::value;
@@ -41,10 +42,16 @@ pub(crate) enum RecordsCommand {
     Get(GetArgs),
     /// Delete a key
     Delete(DeleteArgs),
+    /// Remove versions of a key for good
+    Purge(PurgeArgs),
     /// List records, by key or in the order they were stored
     Scan(ScanArgs),
     /// List the versions of a key
     Versions(VersionsOfArgs),
+    /// Show or set what a namespace keeps
+    Retention(RetentionArgs),
+    /// Remove what namespaces no longer keep
+    Expire(ExpireArgs),
     /// Make the store smaller
     Compact(CompactArgs),
     /// Show how much is stored and how much was saved
@@ -141,6 +148,10 @@ should be a record of its own. A key that exists gets a new version.
 The body of a record is the text of the field that --body names. If that field is not text, the body is its JSON \
 without white space. Without --body, the body is the whole line as it is.
 
+Each version has the time at which it was loaded, or that of the field that --time names: text as in RFC 3339 \
+(2026-11-21T12:00:00Z), or a number, seconds since 1970. Of each key the times must not run backward: where one does, \
+loading stops, so sort the file first. --scanned takes the times that `scan` wrote.
+
 A line that cannot be loaded is named and left out, and the exit code is 3. With --strict, loading stops there. \
 Whenever loading stops (by --strict, Ctrl-C, a failing disk or `kill -9`), the store has all lines up to some line, \
 and no part of another. A line may be as long as an eighth of --memory: 64 MiB by default.
@@ -166,8 +177,11 @@ pub(crate) struct LoadArgs {
     /// Take the body from this field [default: the whole line]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) body: Option<String>,
+    /// Take the time of each version from this field [default: when it is loaded]
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) time: Option<String>,
     /// Load the output of `ibid records scan`
-    #[arg(long, conflicts_with_all = ["key", "body"])]
+    #[arg(long, conflicts_with_all = ["key", "body", "time"])]
     pub(crate) scanned: bool,
     #[command(flatten)]
     pub(crate) new: NewRecordsArgs,
@@ -209,7 +223,8 @@ impl ConditionArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB. If the key exists, the record becomes its \
+A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB, and as long as an eighth of --memory: 64 MiB \
+by default. If the key exists, the record becomes its \
 latest version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
 
 With --if-version you overwrite no version that you have not seen. In a namespace that keeps only the latest version, \
@@ -227,6 +242,9 @@ pub(crate) struct PutArgs {
     /// Read the body from this file; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
+    /// Let the record expire after this time, such as 90s, 15m, 12h or 30d: the key is removed then, with all versions
+    #[arg(long, value_name = "SPAN", value_parser = value::record_span)]
+    pub(crate) expire_after: Option<Duration>,
     #[command(flatten)]
     pub(crate) only: ConditionArgs,
     #[command(flatten)]
@@ -237,8 +255,9 @@ pub(crate) struct PutArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-FILE has one JSON object per line. `do` says what to do with the key: put (with `body`), delete, purge (remove all \
-versions), or require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
+FILE has one JSON object per line. `do` says what to do with the key: put (with `body`, and perhaps `time` and \
+`expire_at`), delete, purge (remove all versions, or the `versions` from the first to the last, as in [3, 7]), or \
+require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
 or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines are done in order, so \
 that a line sees the changes before it. `namespace` takes another namespace than --namespace.
 
@@ -270,12 +289,13 @@ like that, give --version. If there is no such record, the exit code is 6.
 
 Several records are printed as one JSON object per line, with their keys, versions and numbers, as `ibid records scan` \
 prints them. Those that are not there are named, the others are printed, and the exit code is 6. --json prints a \
-single record in this form, too.
+single record in this form, too. With --as-of you get each record as it was at that time.
 
 Examples:
   ibid records get Ibid                the latest version
   ibid records get Ibid 'Loc. cit.' | jq -r .body
   ibid records get Ibid@1 | diff - <(ibid records get Ibid)
+  ibid records get Ibid --as-of '2026-11-21 12:00:00'
   ibid records get user@1 --version latest      the key is user@1")]
 pub(crate) struct GetArgs {
     /// Get the latest version of this key, or version VERSION of it
@@ -284,6 +304,9 @@ pub(crate) struct GetArgs {
     /// Get this version, or latest, and read all of each KEY as the key
     #[arg(long, value_name = "VERSION", value_parser = value::record_version)]
     version: Option<VersionName>,
+    /// Get the version that was the latest at this time, and read all of each KEY as the key
+    #[arg(long, value_name = "TIME", conflicts_with = "version", value_parser = value::record_time)]
+    as_of: Option<Time>,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }
@@ -295,7 +318,7 @@ impl GetArgs {
     }
 
     fn one<'k>(&self, key: &'k [u8]) -> Result<(&'k [u8], VersionName), String> {
-        if let Some(version) = self.version {
+        if let Some(version) = self.version.or(self.as_of.map(VersionName::AsOf)) {
             return Ok((key, version));
         }
         let versioned = key
@@ -320,6 +343,8 @@ pub(crate) enum VersionName {
     Latest,
     /// Counted from 1.
     Number(u32),
+    /// The latest at this time.
+    AsOf(Time),
 }
 
 #[derive(Debug, Args)]
@@ -346,9 +371,101 @@ pub(crate) struct DeleteArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Removes versions before the latest. The numbers of the others do not change: after `purge Ibid 3`, version 4 is still \
+version 4, `versions` passes over version 3, and `get Ibid@3` says that it was purged. To remove the latest version, \
+delete the key or store another version first. `delete --purge` removes a key with all its versions.
+
+Nothing leads to a purged version any more. Its bytes are in the store's files until the next `compact`, which stores \
+anew what was a delta of it, and overwrites them. Replicas and copies of the files have them for longer, and so has \
+what was published.
+
+If the store has a log for replicas, that still names the version, and keeps its bytes. --truncate-log removes what \
+the log has until now; a replica that lacks a part of it copies the whole store.
+
+Examples:
+  ibid records purge Ibid 3
+  ibid records purge Ibid 3-7
+  ibid records compact                 then no file has their bytes")]
+pub(crate) struct PurgeArgs {
+    /// Remove versions of this key
+    #[arg(value_name = "KEY", value_parser = key())]
+    pub(crate) key: Key,
+    /// Remove this version, or those from the first to the last
+    #[arg(value_name = "VERSIONS", value_parser = value::record_versions)]
+    pub(crate) versions: (u32, u32),
+    /// Remove what the log for replicas has until now, so that it does not keep the versions
+    #[arg(long)]
+    pub(crate) truncate_log: bool,
+    #[command(flatten)]
+    pub(crate) only: ConditionArgs,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A namespace that keeps versions keeps all of them, unless you set something else. With --keep-last or --keep-within, a \
+version is removed unless one of the two keeps it. --keep-within counts from when the next version was stored, so that \
+you can read any state of that time. The latest version always stays. With --expire-after, a key is removed, with all \
+versions, when its latest version is that old. The options replace what was set before; without any, this shows what \
+is set.
+
+The store removes what is not kept while it is open for more than a minute, as with `serve` or in a program, and with \
+`ibid records expire`. After that, `compact` returns the space.
+
+Examples:
+  ibid records retention
+  ibid records retention --keep-last 10 --keep-within 30d
+  ibid records retention --namespace sessions --expire-after 12h
+  ibid records retention --keep-all")]
+pub(crate) struct RetentionArgs {
+    /// Keep the last N versions of each key
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep_last: Option<u32>,
+    /// Keep each version for this long after the next one was stored, such as 90s, 15m, 12h or 30d
+    #[arg(long, value_name = "SPAN", value_parser = value::record_span)]
+    pub(crate) keep_within: Option<Duration>,
+    /// Remove a key when its latest version is this old
+    #[arg(long, value_name = "SPAN", value_parser = value::record_span)]
+    pub(crate) expire_after: Option<Duration>,
+    /// Keep everything
+    #[arg(long, conflicts_with_all = ["keep_last", "keep_within", "expire_after"])]
+    pub(crate) keep_all: bool,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Removes what the namespaces of the store do not keep (see `ibid records retention`), and keys that have expired, in \
+small commits. You can stop it at any time; the next one continues. --dry-run names what it would remove.
+
+It goes by the clock of this machine. If that is more than a year after anything that the store knows, it may be \
+wrong, and nothing is removed: then give the time by --at.
+
+Examples:
+  ibid records expire --dry-run
+  ibid records expire
+  ibid records expire --at 2026-11-21T12:00:00Z     as if it were that time")]
+pub(crate) struct ExpireArgs {
+    /// Remove nothing; name the keys and versions that would be removed
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Remove what is not kept at this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = value::record_time)]
+    pub(crate) at: Option<Time>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Lists the latest version of each key. On a terminal you see a table. Anywhere else you get one JSON object per line, \
 with the body, which `ibid records load --scanned` reads again. A body that is not text comes as `body_bytes`, in \
 hexadecimal digits; a key likewise as `key_bytes`.
+
+--as-of lists what was the latest at a time. Of a key whose version of that time was purged, or has no time, nothing \
+is listed; how many these are is said at the end, and the exit code is 3.
 
 --keys-only reads no record, so it is fast. --deleted lists the keys that were deleted, without reading a record. The \
 namespace must keep versions; otherwise nothing is left of a deleted key.
@@ -360,6 +477,7 @@ Examples:
   ibid records scan --limit 20
   ibid records scan --prefix Talk: --keys-only
   ibid records scan --deleted
+  ibid records scan --as-of 2026-11-21T12:00:00Z
   ibid records scan --from a --to b | jq -r .body
   ibid records scan --in-order --after 1000       records stored after number 1000")]
 pub(crate) struct ScanArgs {
@@ -381,6 +499,9 @@ pub(crate) struct ScanArgs {
     /// List deleted keys, each with the version that deletes it, instead of records
     #[arg(long)]
     pub(crate) deleted: bool,
+    /// List the versions that were the latest at this time
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["in_order", "deleted"], value_parser = value::record_time)]
+    pub(crate) as_of: Option<Time>,
     /// List records in the order they were stored
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub(crate) in_order: bool,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::{Time, check_name};
@@ -50,6 +51,68 @@ pub(crate) fn record_condition(text: &str) -> Result<Condition, String> {
             u32::MAX
         )),
     }
+}
+
+/// Parses `3` or `3-7`.
+pub(crate) fn record_versions(text: &str) -> Result<(u32, u32), String> {
+    let expected = || format!("expected a version such as 3, or a range such as 3-7, found {text:?}");
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.parse().map_err(|_| expected());
+    match (number(from)?, number(to)?) {
+        (from @ 1.., to) if from <= to => Ok((from, to)),
+        _ => Err(expected()),
+    }
+}
+
+/// Parses `90s`, `15m`, `12h` or `30d`.
+pub(crate) fn record_span(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a span such as 90s, 15m, 12h or 30d, found {text:?}");
+    let unit = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)].into_iter();
+    let mut found = unit.filter_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, seconds) = found.next().ok_or_else(expected)?;
+    match number.parse::<u32>() {
+        Ok(number @ 1..) => Ok(Duration::from_secs(u64::from(number) * seconds)),
+        _ => Err(expected()),
+    }
+}
+
+/// Parses a time of a version, as [`time`] does, to the millisecond.
+pub(crate) fn record_time(text: &str) -> Result<ibid_record::Time, String> {
+    record_time_of(time(text)?).ok_or_else(|| format!("expected a time from 1970 to 9999, found {text:?}"))
+}
+
+/// Parses the time of a record in a line of JSON: as in RFC 3339, or `@` and seconds since 1970.
+pub(crate) fn record_time_in_json(text: &str) -> Result<ibid_record::Time, String> {
+    let expected = || {
+        format!(
+            "expected a time from 1970 to 9999, such as 2026-11-21T12:00:00Z, or seconds since 1970, found {text:?}"
+        )
+    };
+    let timestamp = match text.strip_prefix('@') {
+        Some(seconds) => {
+            // As a decimal fraction, not in floating point, so that no millisecond is lost.
+            let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+            let nanos = format!("{fraction:0<9}");
+            let is_fraction = nanos.bytes().all(|digit| digit.is_ascii_digit());
+            let nanos = nanos
+                .get(..9)
+                .filter(|_| is_fraction)
+                .and_then(|nanos| nanos.parse().ok());
+            let seconds = whole.parse().map_err(|_| expected())?;
+            let nanos = nanos.ok_or_else(expected)?;
+            Time { seconds, nanos }
+        }
+        None => {
+            let timestamp: jiff::Timestamp = text.parse().map_err(|_| expected())?;
+            time_of(timestamp)
+        }
+    };
+    record_time_of(timestamp).ok_or_else(expected)
+}
+
+fn record_time_of(time: Time) -> Option<ibid_record::Time> {
+    let millis = u64::try_from(time.seconds).ok()?.checked_mul(1000)?;
+    ibid_record::Time::from_millis(millis.checked_add(u64::from(time.nanos) / 1_000_000)?).ok()
 }
 
 /// Parses the name of one file.
@@ -134,12 +197,15 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
             .map(|zoned| zoned.timestamp())
     };
     let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| local());
-    let timestamp = timestamp.map_err(|_: jiff::Error| expected())?;
+    timestamp.map(time_of).map_err(|_: jiff::Error| expected())
+}
+
+fn time_of(timestamp: jiff::Timestamp) -> Time {
     let nanos = timestamp.as_nanosecond();
-    Ok(Time {
+    Time {
         seconds: nanos.div_euclid(1_000_000_000) as i64,
         nanos: nanos.rem_euclid(1_000_000_000) as u32,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +247,47 @@ mod tests {
             let refused = time(text).unwrap_err();
             assert!(refused.starts_with("expected a time such as") && refused.ends_with(&format!("found {text:?}")));
         }
+    }
+
+    #[test]
+    fn times_of_records_are_to_the_millisecond() {
+        let millis = |text| record_time_in_json(text).map(ibid_record::Time::as_millis);
+        assert_eq!(millis("1970-01-01T00:00:00.0019Z"), Ok(1));
+        assert_eq!(millis("2026-11-21T12:00:00+02:00"), Ok(1_795_255_200_000));
+        assert_eq!(
+            (millis("@1795262400"), millis("@1.25")),
+            (Ok(1_795_262_400_000), Ok(1250))
+        );
+        assert_eq!(millis("@1795262400.123456789123"), Ok(1_795_262_400_123));
+        for text in [
+            "@0",
+            "@-1",
+            "@1e9",
+            "@1.x",
+            "@253402300800",
+            "2026-11-21 12:00:00",
+            "1969-12-31T23:59:59Z",
+        ] {
+            assert!(millis(text).unwrap_err().ends_with(&format!("found {text:?}")));
+        }
+        assert!(record_time("1969-12-31T23:59:59Z").is_err() && record_time("@1").is_ok());
+    }
+
+    #[test]
+    fn spans_and_versions_are_read() {
+        assert_eq!(record_span("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(record_span("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert!(
+            ["", "d", "0h", "1.5h", "-1d", "3w", "7"]
+                .iter()
+                .all(|text| record_span(text).is_err())
+        );
+        assert_eq!((record_versions("3"), record_versions("3-7")), (Ok((3, 3)), Ok((3, 7))));
+        assert!(
+            ["", "0", "0-3", "7-3", "3-", "-3", "a"]
+                .iter()
+                .all(|text| record_versions(text).is_err())
+        );
     }
 
     #[test]

@@ -36,6 +36,7 @@ use std::process::ExitCode;
 use open::Context;
 pub(crate) use password::from_file as password_from_file;
 
+use crate::allocator;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Out};
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     raise_open_files();
     let json = cli.global.json;
+    allocator::report_with(cli.global.memory, json);
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         // The reader closed the pipe: it has read enough.

@@ -49,8 +49,10 @@ impl Watch {
             }
         }));
         let stopped = monitor.clone();
-        on_stop_signal(move || stopped.cancel())
-            .map_err(|error| Failure::Fatal(format!("cannot listen for signals: {}", reason(&error))))?;
+        on_stop_signal(move || stopped.cancel()).map_err(|error| {
+            let (reason, advice) = (reason(&error), advice::allow_more());
+            Failure::Fatal(format!("cannot listen for signals: {reason}. {advice}"))
+        })?;
         Ok(Watch {
             monitor,
             verb,

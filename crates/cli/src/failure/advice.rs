@@ -14,12 +14,36 @@ use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
 use super::Failure;
+use crate::allocator::{address_limit, memory};
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
 const SEE_WHAT_DEPENDS: &str = "Run `ibid check --read-data` to see what depends on it.";
 
 type Advice = Option<Cow<'static, str>>;
+
+/// Returns what to do if a thread cannot be started.
+pub(crate) fn allow_more() -> String {
+    format!(
+        "Allow more threads (see `ulimit -u`) and memory ({}).",
+        limit_of_memory()
+    )
+}
+
+/// Returns what to do if the system refuses memory.
+fn take_less() -> String {
+    format!(
+        "Give a smaller --memory, or allow the program more ({}).",
+        limit_of_memory()
+    )
+}
+
+fn limit_of_memory() -> String {
+    match address_limit() {
+        Some(limit) => format!("`ulimit -v` is {} KiB", limit >> 10),
+        None => "see `ulimit -v`".to_owned(),
+    }
+}
 
 /// Returns the advice for a failure, in whole sentences; `None` if its text needs none.
 pub(crate) fn advice(failure: &Failure) -> Advice {
@@ -122,7 +146,9 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::MemoryBudget { .. } => "Give --memory a larger size.",
         RepoError::BadStreamName { .. } => "Give the name of one file, without folders.",
         RepoError::ChangedBlocks(error) => return on_changed_blocks(error),
-        RepoError::Threads { .. } => "Allow more (see `ulimit -u` and `ulimit -v`), or use fewer with --threads.",
+        RepoError::Threads { .. } => {
+            return Some(format!("{} Or use fewer threads with --threads.", allow_more()).into());
+        }
         _ => return None,
     };
     Some(advice.into())
@@ -194,14 +220,31 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::ConditionFailed { .. } => {
             "Nothing was changed. Get the latest version, and decide with it: `ibid records versions` lists them."
         }
-        RecordError::VersionsNotKept { .. } => "State the number of the record instead, as with --if-number.",
+        RecordError::VersionsNotKept { .. } => "For a condition, state the number of the record, as with --if-number.",
+        RecordError::Purged { .. } | RecordError::TimeUnknown { .. } => {
+            "`ibid records versions` lists the versions that are left."
+        }
+        RecordError::LatestStays { .. } => {
+            "Delete the key or store another version first, or remove the key with `delete --purge`."
+        }
+        RecordError::TimeRunsBackward { .. } => "Sort the input by time.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
             "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \
              that is damaged."
         }
+        RecordError::OutOfMemory { .. } => return Some(take_less().into()),
+        RecordError::BodyTooLong { found, max } => {
+            // A body may take the same part of any memory.
+            let needed = (found * memory().div_ceil((*max).max(1))).div_ceil(1 << 20);
+            return Some(format!("Give --memory {needed}MiB or more.").into());
+        }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
         RecordError::Encrypted { .. } => GIVE_PASSWORD,
+        RecordError::Key {
+            source: ibid_format::Error::OutOfMemory { .. },
+            ..
+        } => return Some(format!("Allow the program more ({}).", limit_of_memory()).into()),
         RecordError::NotEncrypted { .. } => {
             "Leave out the password and --encrypted. If the store should be encrypted, restore its file `key`."
         }
@@ -337,6 +380,9 @@ pub(crate) fn on_system(error: &IoError) -> Advice {
         IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "Free space there, or choose another place.",
         IoErrorKind::PermissionDenied => "Run as root, or give this user access to it.",
         IoErrorKind::ReadOnlyFilesystem => "Mount it writable, or choose another place.",
+        // As for threads.
+        IoErrorKind::WouldBlock => return Some(allow_more().into()),
+        IoErrorKind::OutOfMemory => return Some(take_less().into()),
         _ => return None,
     };
     Some(advice.into())

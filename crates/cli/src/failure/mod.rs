@@ -93,7 +93,12 @@ impl Failure {
         use ibid_repo::{ChangedBlocksError, Error};
         match self {
             Failure::Faults(_) => 4,
-            Failure::NotThere(_) | Failure::Records(ibid_record::Error::NoSuchKey { .. }) => 6,
+            Failure::NotThere(_)
+            | Failure::Records(
+                ibid_record::Error::NoSuchKey { .. }
+                | ibid_record::Error::Purged { .. }
+                | ibid_record::Error::TimeUnknown { .. },
+            ) => 6,
             Failure::Records(ibid_record::Error::ConditionFailed { .. }) => 7,
             Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,

@@ -217,6 +217,14 @@ pub(crate) fn unique_keys(namespace: &str) {
     ));
 }
 
+/// Warns of keys that cannot be listed as they were at a time.
+pub(crate) fn not_as_of(keys: u64) {
+    line(&format!(
+        "warning: of {}, what they had at that time was purged or has no time, and is not listed",
+        counted(keys, "key", "keys")
+    ));
+}
+
 /// Says that a store was created.
 pub(crate) fn new_store(path: &Path) {
     line(&format!("note: created a store of records in {}", path_text(path)));

@@ -37,9 +37,38 @@ fn fails<S: AsRef<OsStr>>(home: &Home, code: i32, arguments: impl IntoIterator<I
     ran.err
 }
 
+/// Runs a command whose arguments are wrong.
+#[track_caller]
+fn misused<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) {
+    let ran = run(&mut records(home, arguments));
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+}
+
+/// Runs a command that does only a part. Returns its standard error and its standard output.
+#[track_caller]
+fn partly<S: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = S>) -> (String, String) {
+    let ran = run(&mut records(home, arguments));
+    assert_eq!(ran.code, 3, "{ran:?}");
+    (ran.err, ran.out)
+}
+
 /// Returns what `scan` writes into a pipe.
 fn scanned(home: &Home, arguments: &[&str]) -> Vec<Value> {
-    let text = ok(home, [&["scan"], arguments].concat());
+    values(&ok(home, [&["scan"], arguments].concat()))
+}
+
+/// Returns objects without their times, each of which is there.
+#[track_caller]
+fn untimed(mut objects: Vec<Value>) -> Vec<Value> {
+    for object in &mut objects {
+        let time = object.as_object_mut().unwrap().remove("time");
+        assert!(time.is_some() || object["type"].is_string(), "{object}");
+    }
+    objects
+}
+
+/// Returns the JSON of each line.
+fn values(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -68,16 +97,20 @@ fn loaded_records_can_be_read_version_by_version() {
     for (address, body) in [("a", "two"), ("b", body), ("b@2", body), ("b@1", "one\n")] {
         assert_eq!(ok(&home, ["get", address]), body, "{address}");
     }
-    assert_eq!(
-        ok(&home, ["versions", "b"]),
-        "version  record\n      1       1\n      2       3\n"
-    );
+    let versions = ok(&home, ["versions", "b"]);
+    let columns: Vec<Vec<&str>> = versions.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(columns[0], ["version", "record", "stored"]);
+    assert_eq!((&columns[1][..2], &columns[2][..2]), (&["1", "1"][..], &["2", "3"][..]));
 
     assert_eq!(ok(&home, ["delete", "b"]), "deleted b; its versions are kept\n");
     let said = fails(&home, 6, ["get", "b"]);
     assert!(said.contains("was deleted with version 3"), "{said}");
     assert_eq!(ok(&home, ["get", "b@1"]), "one\n");
-    assert!(ok(&home, ["versions", "b"]).ends_with("      3       4  deleted\n"));
+    let versions = ok(&home, ["versions", "b"]);
+    assert!(
+        versions.contains("\n      3       4  20") && versions.ends_with("  deleted\n"),
+        "{versions}"
+    );
     fails(&home, 6, ["delete", "b"]);
     let stored = run_with(&mut records(&home, ["put", "b"]), b"four");
     assert_eq!(stored.out, "stored 4 B as version 4 of b\n");
@@ -554,9 +587,7 @@ fn several_records_are_printed_in_the_order_of_their_names() {
     let home = with_pages();
     let get = |arguments: &[&str]| {
         let ran = run(&mut records(&home, [&["get"], arguments].concat()));
-        let lines = ran.out.lines().map(|line| serde_json::from_str(line).unwrap());
-        let lines: Vec<Value> = lines.collect();
-        (ran.code, ran.err, lines)
+        (ran.code, ran.err, untimed(values(&ran.out)))
     };
     let (code, err, found) = get(&["b", "a", "b@1", "b"]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -607,7 +638,7 @@ fn several_records_are_printed_in_the_order_of_their_names() {
 #[test]
 fn deleted_keys_are_listed_with_their_versions() {
     let home = with_pages();
-    let deleted = |arguments: &[&str]| scanned(&home, &[&["--deleted"], arguments].concat());
+    let deleted = |arguments: &[&str]| untimed(scanned(&home, &[&["--deleted"], arguments].concat()));
     assert!(deleted(&[]).is_empty());
     ok(&home, ["delete", "b"]);
     ok(&home, ["delete", "a"]);
@@ -1139,4 +1170,232 @@ fn an_encrypted_store_wants_its_password_and_shows_nothing() {
             "{refused:?}"
         );
     }
+}
+
+const DATED: &str = r#"{"page": "a", "at": "2024-03-01T09:00:00Z", "text": "one"}
+{"page": "a", "at": 1740819600.5, "text": "two"}
+{"page": "b", "at": "2025-06-01T11:00:00+02:00", "text": "other"}
+{"page": "a", "at": "2026-01-01T09:00:00Z", "text": "three"}
+"#;
+
+fn with_dated_pages() -> Home {
+    let home = Home::bare();
+    home.write("dated.jsonl", DATED);
+    ok(
+        &home,
+        ["load", "dated.jsonl", "--key", "page", "--body", "text", "--time", "at"],
+    );
+    home
+}
+
+#[test]
+fn any_state_of_the_past_is_read() {
+    let home = with_dated_pages();
+    let times: Vec<Value> = values(&ok(&home, ["versions", "a", "--json"]));
+    let times: Vec<&str> = times.iter().filter_map(|line| line["time"].as_str()).collect();
+    let expected = [
+        "2024-03-01T09:00:00.000Z",
+        "2025-03-01T09:00:00.500Z",
+        "2026-01-01T09:00:00.000Z",
+    ];
+    assert_eq!(times, expected);
+    for (time, body) in [
+        ("2024-03-01T09:00:00Z", "one"),
+        ("2025-03-01T09:00:00.499Z", "one"),
+        ("@1740819601", "two"),
+        ("9999-01-01T00:00:00Z", "three"),
+    ] {
+        assert_eq!(ok(&home, ["get", "a", "--as-of", time]), body, "{time}");
+    }
+    let said = fails(&home, 6, ["get", "a", "--as-of", "2024-03-01T08:59:59.999Z"]);
+    assert!(
+        said.contains("had no record under \"a\" at 2024-03-01T08:59:59.999Z"),
+        "{said}"
+    );
+    misused(&home, ["get", "a", "--as-of", "1969-12-31T23:59:59Z"]);
+
+    let scanned = |time: &str| {
+        let lines = values(&ok(&home, ["scan", "--as-of", time]));
+        let of_line = |line: &Value| {
+            (
+                line["key"].as_str().unwrap().to_owned(),
+                line["version"].as_u64().unwrap(),
+            )
+        };
+        lines.iter().map(of_line).collect::<Vec<_>>()
+    };
+    assert_eq!(scanned("2025-05-01T00:00:00Z"), [("a".to_owned(), 2)]);
+    assert_eq!(
+        scanned("2025-06-01T09:00:00Z"),
+        [("a".to_owned(), 2), ("b".to_owned(), 1)]
+    );
+    assert_eq!(
+        ok(&home, ["scan", "--as-of", "2025-05-01T00:00:00Z", "--keys-only"]),
+        "a\n"
+    );
+
+    // A copy has the same times, and the time of no key runs backward.
+    home.write("scanned.jsonl", ok(&home, ["scan"]));
+    ok(&home, ["load", "scanned.jsonl", "--scanned", "--namespace", "copy"]);
+    let copied = values(&ok(&home, ["versions", "b", "--namespace", "copy", "--json"]));
+    assert_eq!(copied[1]["time"], "2025-06-01T09:00:00.000Z");
+    let said = fails(
+        &home,
+        1,
+        ["load", "dated.jsonl", "--key", "page", "--body", "text", "--time", "at"],
+    );
+    assert!(
+        said.contains("was given one of 2024-03-01T09:00:00.000Z") && said.contains("Sort"),
+        "{said}"
+    );
+    home.write(
+        "bad.jsonl",
+        "{\"key\": \"c\", \"at\": \"yesterday\"}\n{\"key\": \"c\", \"at\": null}\n",
+    );
+    let (said, _) = partly(&home, ["load", "bad.jsonl", "--time", "at"]);
+    assert!(
+        said.contains("line 1: expected a time") && said.contains("line 2: field \"at\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn purged_versions_are_gone_and_the_others_keep_their_numbers() {
+    let home = with_dated_pages();
+    let said = fails(&home, 1, ["purge", "a", "2-3"]);
+    assert!(said.contains("only those before the latest, 3, can"), "{said}");
+    fails(&home, 6, ["purge", "nothing", "1"]);
+    misused(&home, ["purge", "a", "0"]);
+    fails(&home, 7, ["purge", "a", "1", "--if-version", "2"]);
+    let said = ok(&home, ["purge", "a", "2", "--if-version", "3"]);
+    assert!(
+        said.starts_with("purged 1 version of a\n") && said.contains("records compact"),
+        "{said}"
+    );
+    assert_eq!(
+        (ok(&home, ["get", "a@1"]), ok(&home, ["get", "a@3"])),
+        ("one".into(), "three".into())
+    );
+    let said = fails(&home, 6, ["get", "a@2"]);
+    assert!(said.contains("version 2 of \"a\" was purged"), "{said}");
+    fails(&home, 6, ["get", "a", "--as-of", "2025-06-01T00:00:00Z"]);
+    let (said, listed) = partly(&home, ["scan", "--as-of", "2025-07-01T00:00:00Z", "--json"]);
+    assert!(
+        said.contains("of 1 key, what they had at that time was purged"),
+        "{said}"
+    );
+    assert_eq!(values(&listed).last().unwrap()["unknown"], 1);
+    let versions = values(&ok(&home, ["versions", "a", "--json"]));
+    assert_eq!(
+        (versions[1]["version"].clone(), versions[2]["version"].clone()),
+        (1.into(), 3.into())
+    );
+    assert!(ok(&home, ["compact"]).contains("no file has bytes of what was purged"));
+    let counted: Value = serde_json::from_str(&ok(&home, ["stats", "--json"])).unwrap();
+    assert_eq!(counted["namespaces"][0]["purged_versions"], 1);
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+    assert!(ok(&home, ["purge", "a", "1-2"]).starts_with("purged 1 version of a\n"));
+}
+
+#[test]
+fn a_namespace_lets_go_of_what_it_does_not_keep() {
+    let home = with_dated_pages();
+    assert_eq!(ok(&home, ["retention"]), "records keeps all versions\n");
+    assert_eq!(
+        ok(&home, ["expire", "--at", "9999-01-01T00:00:00Z"]),
+        "removed 0 keys and 0 versions of others\n"
+    );
+    let said = ok(&home, ["retention", "--keep-within", "30d"]);
+    assert_eq!(said, "records keeps versions of the last 30d\n");
+    // 30 days after the third version was stored.
+    let expire = |time: &str, more: &[&str]| ok(&home, [&["expire", "--at", time], more].concat());
+    assert_eq!(
+        expire("2026-01-31T09:00:00Z", &["--dry-run"]),
+        "records  a  versions 1 to 2\nwould remove 0 keys and 2 versions of others\n"
+    );
+    assert_eq!(
+        expire("2026-01-31T08:59:59Z", &[]),
+        "removed 0 keys and 1 version of others\n",
+        "only the first was replaced so long ago"
+    );
+    ok(&home, ["retention", "--expire-after", "365d"]);
+    let found = values(&expire("2026-07-01T00:00:00Z", &["--json"]));
+    assert_eq!(
+        (found[1]["key"].clone(), found[1]["versions"].is_null()),
+        ("b".into(), true)
+    );
+    fails(&home, 6, ["get", "b"]);
+    assert_eq!(ok(&home, ["get", "a"]), "three");
+    let set: Value = serde_json::from_str(&ok(&home, ["retention", "--json"])).unwrap();
+    assert_eq!(
+        (set["keep_last"].is_null(), set["expire_after_seconds"].clone()),
+        (true, 31_536_000.into())
+    );
+    assert_eq!(ok(&home, ["retention", "--keep-all"]), "records keeps all versions\n");
+    misused(&home, ["retention", "--keep-all", "--keep-last", "3"]);
+    misused(&home, ["retention", "--keep-last", "0"]);
+
+    home.write("body", "for a while");
+    ok(
+        &home,
+        [
+            "put",
+            "s",
+            "body",
+            "--namespace",
+            "latest",
+            "--versions",
+            "latest",
+            "--expire-after",
+            "12h",
+        ],
+    );
+    fails(&home, 1, ["retention", "--namespace", "latest", "--keep-last", "3"]);
+    fails(
+        &home,
+        1,
+        ["scan", "--namespace", "latest", "--as-of", "2026-01-01T00:00:00Z"],
+    );
+    let said = expire("9999-01-01T00:00:00Z", &["--dry-run"]);
+    assert!(said.contains("latest  s  the key with all versions\n"), "{said}");
+    assert_eq!(
+        expire("9999-01-01T00:00:00Z", &[]),
+        "removed 1 key and 0 versions of others\n"
+    );
+}
+
+#[test]
+fn a_clock_that_is_far_ahead_removes_nothing() {
+    let home = Home::bare();
+    home.write(
+        "old.jsonl",
+        "{\"key\": \"a\", \"at\": \"2001-01-01T00:00:00Z\"}\n{\"key\": \"a\", \"at\": \"2001-01-02T00:00:00Z\"}\n",
+    );
+    ok(&home, ["load", "old.jsonl", "--time", "at"]);
+    ok(&home, ["retention", "--keep-last", "1"]);
+    let said = fails(&home, 1, ["expire"]);
+    assert!(
+        said.contains("more than a year after") && said.contains("2001-01-02T00:00:00.000Z"),
+        "{said}"
+    );
+    assert_eq!(ok(&home, ["get", "a@1"]).len(), 42);
+    ok(&home, ["expire", "--at", "2001-01-03T00:00:00Z"]);
+    fails(&home, 6, ["get", "a@1"]);
+}
+
+#[test]
+fn a_batch_gives_times_and_purges_versions() {
+    let home = with_dated_pages();
+    let mut batch = String::new();
+    for (do_, more) in [
+        ("put", r#""body": "x", "time": "2027-01-01T00:00:00Z""#),
+        ("purge", r#""versions": [1, 2]"#),
+    ] {
+        batch += &format!("{{\"do\": \"{do_}\", \"key\": \"a\", {more}}}\n");
+    }
+    home.write("batch.jsonl", &batch);
+    assert_eq!(ok(&home, ["batch", "batch.jsonl"]), "made 2 changes\n");
+    fails(&home, 6, ["get", "a@2"]);
+    let versions = values(&ok(&home, ["versions", "a", "--json"]));
+    assert_eq!(versions[2]["time"], "2027-01-01T00:00:00.000Z");
 }

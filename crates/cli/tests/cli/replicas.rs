@@ -49,6 +49,11 @@ impl Running {
         said
     }
 
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops the program and returns its exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         signal(&self.child, Signal::TERM);
@@ -618,4 +623,49 @@ fn options_of_a_fence_need_one() {
             "{arguments:?}: {refused:?}"
         );
     }
+}
+
+#[test]
+fn a_purge_of_a_store_with_a_log_says_what_keeps_the_bytes_and_reaches_replicas() {
+    let stores = Stores::new();
+    stores.home.write("pages.jsonl", "{\"key\": \"a\"}\n".repeat(4));
+    stores.ok("primary", &["load", "pages.jsonl"]);
+    let (serving, address) = stores.serve("primary", &[]);
+    stores.ok("replica", &["replicate", "--from", &address, "--once"]);
+    assert_eq!(serving.end(), Some(0));
+    // From now on its log names what is written.
+    stores.ok("primary", &["load", "pages.jsonl"]);
+    let said = stores.ok("primary", &["purge", "a", "5-6"]);
+    assert!(
+        said.contains("the log for replicas keeps their bytes: add --truncate-log"),
+        "{said}"
+    );
+    assert!(
+        stores
+            .ok("primary", &["compact"])
+            .contains("except 2 records, which the log for replicas keeps")
+    );
+    let (serving, address) = stores.serve("primary", &[]);
+    stores.ok("replica", &["replicate", "--from", &address, "--once"]);
+    assert_eq!(serving.end(), Some(0));
+    let versions = |store| {
+        let said = stores.ok(store, &["versions", "a", "--json"]);
+        let lines = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["type"] == "version").collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (versions("replica"), versions("replica").len()),
+        (versions("primary"), 6),
+        "with the same times"
+    );
+    let said = stores.ok("primary", &["purge", "a", "7", "--truncate-log"]);
+    assert!(said.contains("run `ibid records compact`"), "{said}");
+    let said = stores.ok("primary", &["compact"]);
+    assert!(
+        said.contains("no file has bytes of what was purged") && !said.contains("except"),
+        "{said}"
+    );
+    stores.fails("replica", &["purge", "a", "1"], "replica of another");
+    stores.fails("replica", &["retention", "--keep-last", "1"], "replica of another");
+    stores.fails("replica", &["expire"], "replica of another");
 }

@@ -11,7 +11,7 @@ use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
 use super::LENGTH_MAX;
 use crate::Error;
-use crate::error::{equal, in_range};
+use crate::error::{equal, in_range, no_memory};
 
 const MAGIC: [u8; 4] = 0xfd2f_b528u32.to_le_bytes();
 /// zstd reads a prefix that begins like this as a trained dictionary.
@@ -117,7 +117,7 @@ fn compress_long(prefix: &[u8], target: &[u8], level: i32, end: &mut Cursor<&mut
     let log = |length: usize| length.next_power_of_two().ilog2();
     let mut context = CCtx::try_create().ok_or(Error::Zstd {
         field: "compressing a delta",
-        reason: "No memory for a context",
+        reason: no_memory(),
     })?;
     let window_log = log(prefix.len() + target.len()).clamp(10, 30);
     for parameter in [CParameter::CompressionLevel(level), CParameter::WindowLog(window_log)] {

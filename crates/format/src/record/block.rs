@@ -35,7 +35,7 @@ const ZSTD: u8 = 1;
 /// let mut frame = BlockFrameBuilder::new(3);
 /// frame.push(7, b"as encode_packed wrote it");
 /// let mut block = BlockBuilder::default();
-/// block.push(&frame.finish()?);
+/// block.push(frame.finish()?);
 /// let bytes = block.finish(1)?;
 ///
 /// let mut decoder = BlockFrameDecoder::default();
@@ -50,7 +50,6 @@ pub struct BlockFrameBuilder {
     /// Numbers and lengths.
     records: Vec<(u64, usize)>,
     bytes: Vec<u8>,
-    raw: Vec<u8>,
 }
 
 impl BlockFrameBuilder {
@@ -67,7 +66,6 @@ impl BlockFrameBuilder {
             context,
             records: Vec::new(),
             bytes: Vec::new(),
-            raw: Vec::new(),
         }
     }
 
@@ -75,6 +73,16 @@ impl BlockFrameBuilder {
     pub fn push(&mut self, number: u64, record: &[u8]) {
         self.records.push((number, record.len()));
         self.bytes.extend_from_slice(record);
+    }
+
+    /// Adds a record, as [`push`](Self::push) does. It is not copied if it is the first.
+    pub fn push_owned(&mut self, number: u64, record: Vec<u8>) {
+        if self.records.is_empty() {
+            self.records.push((number, record.len()));
+            self.bytes = record;
+        } else {
+            self.push(number, &record);
+        }
     }
 
     /// Returns the length of the records, bytes.
@@ -99,22 +107,22 @@ impl BlockFrameBuilder {
     /// [`Error::OutOfRange`] for no records, too many, or more bytes than the largest record has;
     /// [`Error::Zstd`].
     pub fn finish(&mut self) -> Result<BlockFrame<Vec<u8>>, Error> {
-        let (records, bytes) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
+        let (records, mut raw) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
         in_range("records of a frame", records.len() as u64, 1, RECORDS_MAX)?;
-        let raw = &mut self.raw;
-        raw.clear();
+        let mut heads = Vec::new();
         let mut before = 0;
         for &(number, length) in &records {
             in_range("record number", number, 1, NUMBER_MAX)?;
-            wire::put_zigzag(raw, number as i64 - before);
-            wire::put_varint(raw, length as u64);
+            wire::put_zigzag(&mut heads, number as i64 - before);
+            wire::put_varint(&mut heads, length as u64);
             before = number as i64;
         }
-        raw.extend_from_slice(&bytes);
+        // In front of the records, which may be too long for a copy.
+        raw.splice(0..0, heads);
         in_range("frame of records", raw.len() as u64, 1, FRAME_BYTES_MAX)?;
         let mut packed = Vec::with_capacity(compress_bound(raw.len()));
         let mut end = Cursor::new(&mut packed);
-        let length = self.context.compress2(&mut end, raw).map_err(|code| Error::Zstd {
+        let length = self.context.compress2(&mut end, &raw).map_err(|code| Error::Zstd {
             field: "compressing a frame",
             reason: zstd_safe::get_error_name(code),
         })?;
@@ -123,15 +131,12 @@ impl BlockFrameBuilder {
         } else {
             STORED
         };
-        if codec == STORED {
-            packed.clear();
-            packed.extend_from_slice(raw);
-        }
+        let length = raw.len();
         Ok(BlockFrame {
             codec,
             records: records.len(),
-            length: raw.len(),
-            packed,
+            length,
+            packed: if codec == STORED { raw } else { packed },
         })
     }
 }
@@ -173,13 +178,17 @@ pub struct BlockBuilder {
 
 impl BlockBuilder {
     /// Adds a frame and returns its number. A block has at most [`FRAMES_MAX`].
-    pub fn push(&mut self, frame: &BlockFrame<Vec<u8>>) -> usize {
+    pub fn push(&mut self, frame: BlockFrame<Vec<u8>>) -> usize {
         self.heads.push(frame.codec);
         wire::put_varint(&mut self.heads, frame.records as u64);
         wire::put_varint(&mut self.heads, frame.length as u64);
         wire::put_varint(&mut self.heads, frame.packed.len() as u64);
         self.heads.extend_from_slice(&check(&frame.packed));
-        self.packed.extend_from_slice(&frame.packed);
+        if self.packed.is_empty() {
+            self.packed = frame.packed;
+        } else {
+            self.packed.extend_from_slice(&frame.packed);
+        }
         self.frames += 1;
         self.frames - 1
     }
@@ -202,11 +211,11 @@ impl BlockBuilder {
     pub fn finish(&mut self, number: u64) -> Result<Vec<u8>, Error> {
         let block = std::mem::take(self);
         in_range("frames of a block", block.frames as u64, 1, FRAMES_MAX as u64)?;
-        let mut out = Vec::with_capacity(block.stored_bytes_max());
-        wire::put_varint(&mut out, block.frames as u64);
-        out.extend_from_slice(&block.heads);
-        let mut out = closed(Table::Blocks, &number.to_be_bytes(), out);
-        out.extend_from_slice(&block.packed);
+        let mut head = Vec::new();
+        wire::put_varint(&mut head, block.frames as u64);
+        head.extend_from_slice(&block.heads);
+        let mut out = block.packed;
+        out.splice(0..0, closed(Table::Blocks, &number.to_be_bytes(), head));
         Ok(out)
     }
 }

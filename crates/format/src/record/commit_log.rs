@@ -170,11 +170,20 @@ pub struct CommitChange<'a> {
 impl<'a> CommitChange<'a> {
     /// Appends all of the change but its value, which follows.
     pub fn encode_before_value(&self, out: &mut Vec<u8>) {
-        out.push(self.table | if self.value.is_none() { REMOVED } else { 0 });
-        wire::put_bytes(out, self.key);
-        if let Some(value) = self.value {
-            wire::put_varint(out, value.len() as u64);
+        match self.value {
+            Some(value) => CommitChange::encode_before_value_of(self.table, self.key, value.len(), out),
+            None => {
+                out.push(self.table | REMOVED);
+                wire::put_bytes(out, self.key);
+            }
         }
+    }
+
+    /// Appends all of a change that stores a value of `length` bytes but the value, which follows.
+    pub fn encode_before_value_of(table: u8, key: &[u8], length: usize, out: &mut Vec<u8>) {
+        out.push(table);
+        wire::put_bytes(out, key);
+        wire::put_varint(out, length as u64);
     }
 
     /// Shows all changes of a commit, in their order.

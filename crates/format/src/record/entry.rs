@@ -1,7 +1,10 @@
 //! Small entries that lead to records. Each ends with a checksum of four bytes over its table, its
 //! key and its value.
 
-use super::{ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, WATERMARK_KEY};
+use super::{
+    ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, PURGED_KEY, RETENTION_CLOCK_KEY, TIME_MAX,
+    WATERMARK_KEY,
+};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -54,7 +57,20 @@ pub struct KeyEntry {
     pub versions: u32,
     /// Number of the record of the latest version, at least `lineage`.
     pub latest: u64,
+    /// When the latest version was stored, milliseconds since 1970; 0 if that is unknown.
+    pub time: u64,
+    /// All versions before this one were purged; 1 if none was. Of the others, entries of the table `versions` say
+    /// which were purged. The latest never was.
+    pub oldest: u32,
+    /// When the key is to be removed, milliseconds since 1970; 0 if no time was given.
+    pub expires: u64,
 }
+
+/// Bits of the state of a key.
+const DELETED: u8 = 1;
+const HAS_TIME: u8 = 2;
+const HAS_OLDEST: u8 = 4;
+const EXPIRES: u8 = 8;
 
 impl KeyEntry {
     /// Returns the entry as stored under `key`, which [`key_of`] made.
@@ -64,10 +80,22 @@ impl KeyEntry {
     /// [`Error::OutOfRange`] or [`Error::Mismatch`] for values that no decoder would accept.
     pub fn encode(&self, key: &[u8]) -> Result<Vec<u8>, Error> {
         self.validate()?;
-        let mut out = vec![u8::from(self.deleted)];
+        let optional = [
+            (HAS_TIME, self.time, self.time > 0),
+            (HAS_OLDEST, self.oldest.into(), self.oldest > 1),
+            (EXPIRES, self.expires, self.expires > 0),
+        ];
+        let present = optional.into_iter().filter(|(.., is_present)| *is_present);
+        let state = present
+            .clone()
+            .fold(u8::from(self.deleted), |state, (bit, ..)| state | bit);
+        let mut out = vec![state];
         wire::put_varint(&mut out, self.lineage);
         wire::put_varint(&mut out, self.versions.into());
         wire::put_varint(&mut out, self.latest - self.lineage);
+        for (_, value, _) in present {
+            wire::put_varint(&mut out, value);
+        }
         Ok(closed(Table::Keys, key, out))
     }
 
@@ -78,16 +106,33 @@ impl KeyEntry {
     /// [`Error::Check`] if a byte of it or of the key changed; else the fault in the bytes.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a key", Table::Keys, key, bytes)?;
-        let deleted = flag(&mut reader, "state of a key")?;
+        let state = reader.u8("state of a key")?;
+        in_range(
+            "state of a key",
+            state.into(),
+            0,
+            (DELETED | HAS_TIME | HAS_OLDEST | EXPIRES).into(),
+        )?;
         let lineage = reader.varint("first record of a key")?;
         let versions = reader.varint_u32("versions of a key")?;
         let latest = plus("latest record of a key", lineage, &mut reader)?;
+        let mut optional = |bit, field, min, otherwise| match state & bit {
+            0 => Ok(otherwise),
+            _ => reader.varint_in(field, min, TIME_MAX),
+        };
+        let time = optional(HAS_TIME, "time of a version", 1, 0)?;
+        let oldest = optional(HAS_OLDEST, "oldest version of a key", 2, 1)?;
+        let expires = optional(EXPIRES, "time at which a key expires", 1, 0)?;
         reader.finish("entry of a key")?;
+        in_range("oldest version of a key", oldest, 1, versions.into())?;
         let entry = KeyEntry {
-            deleted,
+            deleted: state & DELETED != 0,
             lineage,
             versions,
             latest,
+            time,
+            oldest: oldest as u32,
+            expires,
         };
         entry.validate().map(|()| entry)
     }
@@ -95,6 +140,9 @@ impl KeyEntry {
     fn validate(&self) -> Result<(), Error> {
         in_range("first record of a key", self.lineage, 1, u64::MAX)?;
         in_range("versions of a key", self.versions.into(), 1, u32::MAX.into())?;
+        in_range("oldest version of a key", self.oldest.into(), 1, self.versions.into())?;
+        in_range("time of a version", self.time, 0, TIME_MAX)?;
+        in_range("time at which a key expires", self.expires, 0, TIME_MAX)?;
         let further = u64::from(self.versions - 1);
         // Every further version has a record with a higher number. A first version is never a
         // deletion.
@@ -119,6 +167,57 @@ pub struct NamespaceEntry {
     pub number: u32,
     /// Whether earlier versions are kept.
     pub versions_kept: bool,
+    /// What of it is kept for how long.
+    pub retention: RetentionEntry,
+    /// Whether a record was stored in it with a time at which it expires.
+    pub has_expiring: bool,
+}
+
+/// What a namespace keeps. A version that both [`versions`](Self::versions) and [`within`](Self::within) let go is
+/// purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetentionEntry {
+    /// So many of the last versions are kept; 0 if their number does not matter.
+    pub versions: u32,
+    /// A version is kept for so long after the next one was stored, milliseconds; 0 if its age does not matter.
+    pub within: u64,
+    /// A key is removed when its latest version is so old, milliseconds; 0 if none is.
+    pub lifetime: u64,
+}
+
+/// Bits of the flags of a namespace.
+const VERSIONS_KEPT: u8 = 1;
+const HAS_RETENTION: u8 = 2;
+const HAS_EXPIRING: u8 = 4;
+
+impl RetentionEntry {
+    pub(super) fn put(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        for (value, max) in self.values() {
+            in_range("retention of a namespace", value, 0, max)?;
+            wire::put_varint(out, value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        let mut values = [0; 3];
+        for (value, (_, max)) in values.iter_mut().zip(RetentionEntry::default().values()) {
+            *value = reader.varint_in("retention of a namespace", 0, max)?;
+        }
+        let [versions, within, lifetime] = values;
+        let versions = versions as u32;
+        Ok(RetentionEntry {
+            versions,
+            within,
+            lifetime,
+        })
+    }
+
+    /// Returns the values with the largest that each may have.
+    fn values(&self) -> [(u64, u64); 3] {
+        let versions = (self.versions.into(), u32::MAX.into());
+        [versions, (self.within, TIME_MAX), (self.lifetime, TIME_MAX)]
+    }
 }
 
 impl NamespaceEntry {
@@ -132,7 +231,22 @@ impl NamespaceEntry {
         in_range("number of a namespace", self.number.into(), 1, u32::MAX.into())?;
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.number.into());
-        out.push(u8::from(self.versions_kept));
+        let has_retention = self.retention != RetentionEntry::default();
+        let flags = [
+            (VERSIONS_KEPT, self.versions_kept),
+            (HAS_RETENTION, has_retention),
+            (HAS_EXPIRING, self.has_expiring),
+        ];
+        out.push(
+            flags
+                .into_iter()
+                .filter(|(_, is_set)| *is_set)
+                .map(|(bit, _)| bit)
+                .sum(),
+        );
+        if has_retention {
+            self.retention.put(&mut out)?;
+        }
         Ok(closed(Table::Namespaces, name.as_bytes(), out))
     }
 
@@ -144,9 +258,26 @@ impl NamespaceEntry {
     pub fn decode(name: &[u8], bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = opened("entry of a namespace", Table::Namespaces, name, bytes)?;
         let number = reader.varint_in("number of a namespace", 1, u32::MAX.into())? as u32;
-        let versions_kept = flag(&mut reader, "flags of a namespace")?;
+        let flags = reader.u8("flags of a namespace")?;
+        in_range(
+            "flags of a namespace",
+            flags.into(),
+            0,
+            (VERSIONS_KEPT | HAS_RETENTION | HAS_EXPIRING).into(),
+        )?;
+        let mut retention = RetentionEntry::default();
+        if flags & HAS_RETENTION != 0 {
+            retention = RetentionEntry::read(&mut reader)?;
+            let is_set = retention != RetentionEntry::default();
+            in_range("retention of a namespace", is_set.into(), 1, 1)?;
+        }
         reader.finish("entry of a namespace")?;
-        Ok(NamespaceEntry { number, versions_kept })
+        Ok(NamespaceEntry {
+            number,
+            versions_kept: flags & VERSIONS_KEPT != 0,
+            retention,
+            has_expiring: flags & HAS_EXPIRING != 0,
+        })
     }
 }
 
@@ -229,6 +360,69 @@ impl EncoderWatermark {
         reader.finish("next record to encode")?;
         Ok(EncoderWatermark { next })
     }
+}
+
+/// How often something was purged whose bytes may still be in the files: the entry `purged` of the table `meta`. A
+/// compaction overwrites these bytes, and removes the entry if nothing was purged meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PurgedMark {
+    /// The number of purges, from 1.
+    pub purges: u64,
+}
+
+/// The time up to which background retention has come: the entry `retention` of the table `meta`. It never goes much
+/// faster than time itself, whatever the system's clock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetentionClock {
+    /// The time, milliseconds since 1970.
+    pub time: u64,
+}
+
+impl PurgedMark {
+    /// Returns the entry as stored under [`PURGED_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        encode_number(PURGED_KEY, self.purges)
+    }
+
+    /// Reads the entry stored under [`PURGED_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let purges = decode_number(PURGED_KEY, "number of purges", u64::MAX, bytes)?;
+        Ok(PurgedMark { purges })
+    }
+}
+
+impl RetentionClock {
+    /// Returns the entry as stored under [`RETENTION_CLOCK_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        encode_number(RETENTION_CLOCK_KEY, self.time)
+    }
+
+    /// Reads the entry stored under [`RETENTION_CLOCK_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let time = decode_number(RETENTION_CLOCK_KEY, "time of retention", TIME_MAX, bytes)?;
+        Ok(RetentionClock { time })
+    }
+}
+
+fn encode_number(key: &[u8], number: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::put_varint(&mut out, number);
+    closed(Table::Meta, key, out)
+}
+
+fn decode_number(key: &[u8], field: &'static str, max: u64, bytes: &[u8]) -> Result<u64, Error> {
+    let mut reader = opened(field, Table::Meta, key, bytes)?;
+    let number = reader.varint_in(field, 1, max)?;
+    reader.finish(field)?;
+    Ok(number)
 }
 
 impl NextNumbers {

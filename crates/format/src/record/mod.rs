@@ -38,7 +38,10 @@ pub use commit_log::{
     COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
     CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
 };
-pub use entry::{EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, key_of, split_key};
+pub use entry::{
+    EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
+    RetentionEntry, key_of, split_key,
+};
 pub use message::{
     BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody,
     TableRow, TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
@@ -67,10 +70,14 @@ pub const KEY_BYTES_MAX: usize = 4096;
 pub const BODY_BYTES_MAX: usize = 1 << 28;
 /// Largest number of a record.
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+/// Latest time of a version, milliseconds since 1970: the end of the year 9999.
+pub const TIME_MAX: u64 = 253_402_300_799_999;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// The value under [`FORMAT_KEY`] in the table `meta`: seven letters and the version.
-pub const FORMAT: [u8; 8] = *b"ibidrec\x01";
+pub const FORMAT: [u8; 8] = *b"ibidrec\x02";
+/// The value of a store that has no times yet, and nothing else that came with them.
+pub const FORMAT_WITHOUT_TIMES: [u8; 8] = *b"ibidrec\x01";
 /// The key of [`FORMAT`] in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
 /// The key of [`NextNumbers`] in the table `meta`.
@@ -79,16 +86,20 @@ pub const NEXT_KEY: &[u8] = b"next";
 pub const LOG_KEY: &[u8] = b"log";
 /// The key of [`EncoderWatermark`] in the table `meta`.
 pub const WATERMARK_KEY: &[u8] = b"encoded";
+/// The key of [`PurgedMark`] in the table `meta`.
+pub const PURGED_KEY: &[u8] = b"purged";
+/// The key of [`RetentionClock`] in the table `meta`.
+pub const RETENTION_CLOCK_KEY: &[u8] = b"retention";
 /// The prefix of the keys of [`EncodingStopped`] in the table `meta`.
 pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 
 /// Length of a record's checksum, bytes.
-const CHECK_BYTES: usize = 8;
+pub const RECORD_CHECK_BYTES: usize = 8;
 /// Length of the checksum of a body that is stored as a delta, bytes.
 pub const BODY_CHECK_BYTES: usize = 4;
 /// Most bytes of a record beside key and body: tag, two varints of 32 bits, the key's length, the
 /// base and the body's checksum of a delta, and the checksum.
-const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + CHECK_BYTES;
+const OVERHEAD_MAX: usize = 1 + 5 + 5 + 2 + wire::VARINT_BYTES_MAX + BODY_CHECK_BYTES + RECORD_CHECK_BYTES;
 /// Longest encoded record, bytes.
 pub const RECORD_BYTES_MAX: usize = OVERHEAD_MAX + KEY_BYTES_MAX + BODY_BYTES_MAX;
 
@@ -127,6 +138,16 @@ pub enum Body<'a> {
     },
 }
 
+impl<'a> Body<'a> {
+    /// Returns the bytes of the value or delta; none of a deletion.
+    pub fn stored(self) -> &'a [u8] {
+        match self {
+            Body::Deleted => &[],
+            Body::Whole(bytes) | Body::Delta { delta: bytes, .. } => bytes,
+        }
+    }
+}
+
 /// Returns the checksum that is stored with a delta: the first bytes of the value's BLAKE3.
 pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
     let mut check = [0; BODY_CHECK_BYTES];
@@ -156,9 +177,33 @@ impl<'a> Record<'a> {
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.encode_packed(number, out)?;
-        let check = check(number, &out[start..]);
+        let check = check(number, &[&out[start..]]);
         out.extend_from_slice(&check);
         Ok(())
+    }
+
+    /// Returns the bytes before and after those of the body or delta, for a body that is too long to be
+    /// copied. Together they are what [`encode`](Self::encode) writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    ///
+    /// ```
+    /// use ibid_format::record::{Body, Record};
+    ///
+    /// let record = Record { namespace: 1, version: 1, key: b"key", body: Body::Whole(b"body") };
+    /// let (head, check) = record.encode_around(7)?;
+    /// let mut encoded = Vec::new();
+    /// record.encode(7, &mut encoded)?;
+    /// assert_eq!([&head, &b"body"[..], &check].concat(), encoded);
+    /// # Ok::<(), ibid_format::Error>(())
+    /// ```
+    pub fn encode_around(&self, number: u64) -> Result<(Vec<u8>, [u8; RECORD_CHECK_BYTES]), Error> {
+        let mut head = Vec::with_capacity(OVERHEAD_MAX + self.key.len());
+        self.encode_head(number, &mut head)?;
+        let check = check(number, &[&head, self.body.stored()]);
+        Ok((head, check))
     }
 
     /// Appends the record as it is stored in a frame, without a checksum: the frame has one.
@@ -167,21 +212,27 @@ impl<'a> Record<'a> {
     ///
     /// As [`encode`](Self::encode).
     pub fn encode_packed(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.reserve(OVERHEAD_MAX + self.key.len() + self.body.stored().len());
+        self.encode_head(number, out)?;
+        out.extend_from_slice(self.body.stored());
+        Ok(())
+    }
+
+    /// Appends what comes before the bytes of the body or delta.
+    fn encode_head(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         in_range("record number", number, 1, NUMBER_MAX)?;
         in_range("record namespace", self.namespace.into(), 1, u32::MAX.into())?;
         in_range("record version", self.version.into(), 1, u32::MAX.into())?;
         in_range("record key", self.key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
-        let (tag, body) = match self.body {
-            Body::Deleted => (TAG_DELETED, &[][..]),
-            Body::Whole(body) => (TAG_WHOLE, body),
-            Body::Delta { base, delta, .. } => {
+        let tag = match self.body {
+            Body::Deleted => TAG_DELETED,
+            Body::Whole(_) => TAG_WHOLE,
+            Body::Delta { base, .. } => {
                 in_range("base of a record", base, number + 1, NUMBER_MAX)?;
-                (TAG_DELTA, delta)
+                TAG_DELTA
             }
         };
-        in_range("record body", body.len() as u64, 0, BODY_BYTES_MAX as u64)?;
-
-        out.reserve(OVERHEAD_MAX + self.key.len() + body.len());
+        in_range("record body", self.body.stored().len() as u64, 0, BODY_BYTES_MAX as u64)?;
         out.push(tag);
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
@@ -190,7 +241,6 @@ impl<'a> Record<'a> {
             wire::put_varint(out, base - number);
             out.extend_from_slice(&check);
         }
-        out.extend_from_slice(body);
         Ok(())
     }
 
@@ -204,11 +254,11 @@ impl<'a> Record<'a> {
         in_range(
             "record",
             bytes.len() as u64,
-            CHECK_BYTES as u64,
+            RECORD_CHECK_BYTES as u64,
             RECORD_BYTES_MAX as u64,
         )?;
-        let (encoded, stated) = bytes.split_at(bytes.len() - CHECK_BYTES);
-        let computed = check(number, encoded);
+        let (encoded, stated) = bytes.split_at(bytes.len() - RECORD_CHECK_BYTES);
+        let computed = check(number, &[encoded]);
         if computed != stated {
             let expected = u64::from_be_bytes(computed);
             let found = stated.try_into().map_or(0, u64::from_be_bytes);
@@ -265,10 +315,14 @@ fn rest_of_record<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(rest)
 }
 
-fn check(number: u64, encoded: &[u8]) -> [u8; CHECK_BYTES] {
+/// Returns the checksum of a record, given in parts.
+fn check(number: u64, encoded: &[&[u8]]) -> [u8; RECORD_CHECK_BYTES] {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&number.to_le_bytes()).update(encoded);
-    let mut check = [0; CHECK_BYTES];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
+    hasher.update(&number.to_le_bytes());
+    for part in encoded {
+        hasher.update(part);
+    }
+    let mut check = [0; RECORD_CHECK_BYTES];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..RECORD_CHECK_BYTES]);
     check
 }

@@ -3,8 +3,8 @@
 //! An entry names records but does not contain them: their bodies are only in the store. Repeating
 //! the operations in the same order gives the same numbers, so an entry is short.
 
-use super::entry::{Table, closed, flag, opened};
-use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX};
+use super::entry::{RetentionEntry, Table, closed, flag, opened};
+use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX, TIME_MAX};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -21,11 +21,17 @@ const NAMESPACE: u8 = 2;
 const REWRITES: u8 = 3;
 const TRUNCATED: u8 = 4;
 const PROMOTED: u8 = 5;
+const TIMED_BATCH: u8 = 6;
+const RETENTION: u8 = 7;
 
 const WRITES_BODY: u8 = 0;
 const WRITES_DELETION: u8 = 1;
 const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
+const PURGES_VERSIONS: u8 = 4;
+/// Added to the kind of an operation: its record has a time of its own, or one at which it expires.
+const OWN_TIME: u8 = 16;
+const EXPIRES: u8 = 32;
 
 /// First bytes of BLAKE3 over an entry and the digest of the entry before. Two logs whose entries
 /// have the same digest are equal up to there.
@@ -68,6 +74,13 @@ pub enum LogChange {
     Removal,
     /// Removed a key with all its versions.
     Purge,
+    /// Removed versions of a key, of which the latest is none.
+    PurgeVersions {
+        /// The first, from 1.
+        from: u32,
+        /// The last.
+        to: u32,
+    },
 }
 
 impl LogChange {
@@ -84,6 +97,10 @@ pub struct LogOperation {
     pub namespace: u32,
     /// The effect.
     pub change: LogChange,
+    /// The time that was given to the record, milliseconds since 1970; 0 if it has that of the batch.
+    pub time: u64,
+    /// When the record expires, milliseconds since 1970; 0 if no time was given.
+    pub expires: u64,
     /// The key.
     pub key: Vec<u8>,
 }
@@ -95,6 +112,8 @@ pub enum LogEntry {
     Batch {
         /// The next number before the batch, even if the batch wrote no record.
         record: u64,
+        /// When it was committed, milliseconds since 1970; 0 in logs from before there were times.
+        time: u64,
         /// Its operations, at least one.
         operations: Vec<LogOperation>,
     },
@@ -105,11 +124,18 @@ pub enum LogEntry {
         /// Its name.
         name: String,
     },
-    /// Records became deltas of newer ones.
+    /// Another retention was set for a namespace.
+    Retention {
+        /// Number of the namespace.
+        namespace: u32,
+        /// What it keeps from now on.
+        retention: RetentionEntry,
+    },
+    /// Records became deltas of newer ones, or were stored whole again.
     Rewrites {
         /// Mean distance of the positions at which the encoder searched for copies.
         interval: u8,
-        /// Records and bases, ascending by record.
+        /// Records and bases, ascending by record. One that is stored whole has itself for a base.
         rewrites: Vec<(u64, u64)>,
     },
     /// Entries before this position were removed.
@@ -133,12 +159,27 @@ impl LogEntry {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         match self {
-            LogEntry::Batch { record, operations } => {
+            LogEntry::Batch {
+                record,
+                time,
+                operations,
+            } => {
                 in_range("operations of a log entry", operations.len() as u64, 1, u64::MAX)?;
                 in_range("record number", *record, 1, NUMBER_MAX)?;
-                out.push(BATCH);
+                in_range("time of a batch", *time, 0, TIME_MAX)?;
+                let is_timed = *time > 0;
+                out.push(if is_timed { TIMED_BATCH } else { BATCH });
                 wire::put_varint(out, *record);
-                put_operations(out, *record, operations)?;
+                if is_timed {
+                    wire::put_varint(out, *time);
+                }
+                put_operations(out, *record, operations, is_timed)?;
+            }
+            LogEntry::Retention { namespace, retention } => {
+                in_range("record namespace", (*namespace).into(), 1, u32::MAX.into())?;
+                out.push(RETENTION);
+                wire::put_varint(out, (*namespace).into());
+                retention.put(out)?;
             }
             LogEntry::Namespace { versions_kept, name } => {
                 in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
@@ -151,7 +192,7 @@ impl LogEntry {
                 let mut before = 0;
                 for &(number, base) in rewrites {
                     in_range("record number", number, before + 1, NUMBER_MAX)?;
-                    in_range("base of a record", base, number + 1, NUMBER_MAX)?;
+                    in_range("base of a record", base, number, NUMBER_MAX)?;
                     wire::put_varint(out, number - before);
                     wire::put_varint(out, base - number);
                     before = number;
@@ -179,10 +220,24 @@ impl LogEntry {
         in_range("log entry", bytes.len() as u64, 1, LOG_ENTRY_BYTES_MAX as u64)?;
         let mut reader = Reader::new(bytes);
         let entry = match reader.u8("kind of a log entry")? {
-            BATCH => {
+            kind @ (BATCH | TIMED_BATCH) => {
                 let record = reader.varint_in("record number", 1, NUMBER_MAX)?;
-                let operations = operations(record, &mut reader)?;
-                LogEntry::Batch { record, operations }
+                let is_timed = kind == TIMED_BATCH;
+                let time = match is_timed {
+                    true => reader.varint_in("time of a batch", 1, TIME_MAX)?,
+                    false => 0,
+                };
+                let operations = operations(record, &mut reader, is_timed)?;
+                LogEntry::Batch {
+                    record,
+                    time,
+                    operations,
+                }
+            }
+            RETENTION => {
+                let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
+                let retention = RetentionEntry::read(&mut reader)?;
+                LogEntry::Retention { namespace, retention }
             }
             NAMESPACE => {
                 let versions_kept = flag(&mut reader, "flags of a namespace")?;
@@ -197,7 +252,7 @@ impl LogEntry {
                 let mut before = 0;
                 while rewrites.is_empty() || reader.remaining() > 0 {
                     let number = before + reader.varint_in("record number", 1, NUMBER_MAX - before)?;
-                    let distance = reader.varint_in("base of a record", 1, NUMBER_MAX.saturating_sub(number))?;
+                    let distance = reader.varint_in("base of a record", 0, NUMBER_MAX.saturating_sub(number))?;
                     rewrites.push((number, number + distance));
                     before = number;
                 }
@@ -256,35 +311,72 @@ pub fn log_digest(before: Digest, entry: &[u8]) -> Digest {
     digest
 }
 
-fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation]) -> Result<(), Error> {
+fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], is_timed: bool) -> Result<(), Error> {
     let mut number = record;
     for operation in operations {
-        in_range("record namespace", operation.namespace.into(), 1, u32::MAX.into())?;
-        in_range("record key", operation.key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
-        wire::put_varint(out, operation.namespace.into());
-        match operation.change {
+        let LogOperation {
+            namespace,
+            change,
+            time,
+            expires,
+            key,
+        } = operation;
+        in_range("record namespace", (*namespace).into(), 1, u32::MAX.into())?;
+        in_range("record key", key.len() as u64, 0, KEY_BYTES_MAX as u64)?;
+        let may = |allowed| if is_timed && allowed { TIME_MAX } else { 0 };
+        in_range("time of a record", *time, 0, may(change.writes()))?;
+        let has_body = matches!(change, LogChange::Body { .. });
+        in_range("time at which a record expires", *expires, 0, may(has_body))?;
+        let kind = match change {
+            LogChange::Body { .. } => WRITES_BODY,
+            LogChange::Deletion => WRITES_DELETION,
+            LogChange::Removal => REMOVES,
+            LogChange::Purge => PURGES,
+            LogChange::PurgeVersions { .. } => PURGES_VERSIONS,
+        };
+        in_range("kind of an operation", kind.into(), 0, kind_max(is_timed).into())?;
+        wire::put_varint(out, (*namespace).into());
+        let flag = |value: u64, bit| if value > 0 { bit } else { 0 };
+        out.push(kind | flag(*time, OWN_TIME) | flag(*expires, EXPIRES));
+        match *change {
             LogChange::Body { prior } => {
                 in_range("record before", prior, 0, number - 1)?;
-                out.push(WRITES_BODY);
                 wire::put_varint(out, if prior == 0 { 0 } else { number - prior });
             }
-            LogChange::Deletion => out.push(WRITES_DELETION),
-            LogChange::Removal => out.push(REMOVES),
-            LogChange::Purge => out.push(PURGES),
+            LogChange::PurgeVersions { from, to } => {
+                in_range("purged version", from.into(), 1, to.into())?;
+                wire::put_varint(out, from.into());
+                wire::put_varint(out, (to - from).into());
+            }
+            LogChange::Deletion | LogChange::Removal | LogChange::Purge => {}
         }
-        wire::put_bytes(out, &operation.key);
-        number += u64::from(operation.change.writes());
+        for &value in [time, expires].into_iter().filter(|&&value| value > 0) {
+            wire::put_varint(out, value);
+        }
+        wire::put_bytes(out, key);
+        number += u64::from(change.writes());
     }
     in_range("record number", number - 1, 0, NUMBER_MAX)?;
     Ok(())
 }
 
-fn operations(record: u64, reader: &mut Reader<'_>) -> Result<Vec<LogOperation>, Error> {
+/// Returns the largest kind of an operation, without flags.
+fn kind_max(is_timed: bool) -> u8 {
+    if is_timed { PURGES_VERSIONS } else { PURGES }
+}
+
+fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Vec<LogOperation>, Error> {
     let mut operations = Vec::new();
     let mut number = record;
     while operations.is_empty() || reader.remaining() > 0 {
         let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
-        let change = match reader.u8("kind of an operation")? {
+        let kind = reader.u8("kind of an operation")?;
+        let flags = kind & (OWN_TIME | EXPIRES);
+        let unknown = || {
+            let (field, found) = ("kind of an operation", kind.into());
+            Error::Unknown { field, found }
+        };
+        let change = match kind & !flags {
             WRITES_BODY => {
                 let distance = reader.varint_in("record before", 0, number - 1)?;
                 let prior = if distance == 0 { 0 } else { number - distance };
@@ -293,13 +385,36 @@ fn operations(record: u64, reader: &mut Reader<'_>) -> Result<Vec<LogOperation>,
             WRITES_DELETION => LogChange::Deletion,
             REMOVES => LogChange::Removal,
             PURGES => LogChange::Purge,
-            found => {
-                let (field, found) = ("kind of an operation", found.into());
-                return Err(Error::Unknown { field, found });
+            PURGES_VERSIONS if is_timed => {
+                let from = reader.varint_in("purged version", 1, u32::MAX.into())?;
+                let to = from + reader.varint_in("purged version", 0, u64::from(u32::MAX) - from)?;
+                let (from, to) = (from as u32, to as u32);
+                LogChange::PurgeVersions { from, to }
             }
+            _ => return Err(unknown()),
         };
+        let allowed = match change {
+            LogChange::Body { .. } if is_timed => OWN_TIME | EXPIRES,
+            LogChange::Deletion if is_timed => OWN_TIME,
+            _ => 0,
+        };
+        if flags & !allowed != 0 {
+            return Err(unknown());
+        }
+        let mut flagged = |bit, field| match flags & bit {
+            0 => Ok(0),
+            _ => reader.varint_in(field, 1, TIME_MAX),
+        };
+        let time = flagged(OWN_TIME, "time of a record")?;
+        let expires = flagged(EXPIRES, "time at which a record expires")?;
         let key = reader.bytes("record key", KEY_BYTES_MAX)?.to_vec();
-        operations.push(LogOperation { namespace, change, key });
+        operations.push(LogOperation {
+            namespace,
+            change,
+            time,
+            expires,
+            key,
+        });
         if change.writes() {
             in_range("record number", number, 1, NUMBER_MAX)?;
             number += 1;

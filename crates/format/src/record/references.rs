@@ -29,6 +29,7 @@ const COUNT_MAX: u32 = u32::MAX >> 1;
 pub struct References {
     counts: [u32; REFERENCES_PER_GROUP as usize],
     obsolete: u64,
+    purged: u64,
 }
 
 impl Default for References {
@@ -36,6 +37,7 @@ impl Default for References {
         References {
             counts: [0; REFERENCES_PER_GROUP as usize],
             obsolete: 0,
+            purged: 0,
         }
     }
 }
@@ -62,6 +64,11 @@ impl References {
         self.obsolete >> Self::place(number) & 1 == 1
     }
 
+    /// Whether the record is obsolete because it was purged. What needs it is to be stored without it.
+    pub fn is_purged(&self, number: u64) -> bool {
+        self.purged >> Self::place(number) & 1 == 1
+    }
+
     /// Sets the count and whether the record is obsolete. A record that is no base is not kept as
     /// obsolete.
     pub fn set(&mut self, number: u64, count: u32, obsolete: bool) {
@@ -69,6 +76,12 @@ impl References {
         self.counts[place] = count;
         self.obsolete &= !(1 << place);
         self.obsolete |= u64::from(obsolete && count > 0) << place;
+        self.purged &= self.obsolete;
+    }
+
+    /// Marks an obsolete record as purged.
+    pub fn purge(&mut self, number: u64) {
+        self.purged |= self.obsolete & 1 << Self::place(number);
     }
 
     /// Whether there is nothing to store.
@@ -99,6 +112,9 @@ impl References {
             in_range("records decoded from one", count.into(), 1, COUNT_MAX.into())?;
             wire::put_varint(&mut out, u64::from(count) << 1 | (self.obsolete >> place & 1));
         }
+        if self.purged != 0 {
+            out.extend_from_slice(&self.purged.to_le_bytes());
+        }
         Ok(closed(Table::References, &group.to_be_bytes(), out))
     }
 
@@ -116,6 +132,17 @@ impl References {
             let most = u64::from(COUNT_MAX) << 1 | 1;
             let value = reader.varint_in("records decoded from one", 2, most)?;
             references.set(place, (value >> 1) as u32, value & 1 == 1);
+        }
+        if reader.remaining() > 0 {
+            let purged = u64::from_le_bytes(reader.array("purged records")?);
+            in_range("purged records", purged, 1, u64::MAX)?;
+            in_range(
+                "purged records that are not obsolete",
+                purged & !references.obsolete,
+                0,
+                0,
+            )?;
+            references.purged = purged;
         }
         reader.finish("references")?;
         Ok(references)

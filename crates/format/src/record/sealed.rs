@@ -9,7 +9,7 @@ fn place(table: u8, key: &[u8]) -> (FileId, u64) {
     (file, table.into())
 }
 
-/// Appends the seal of a value to `out`, bound to its key and to the number of its table.
+/// Appends the seal of a value, given in parts, to `out`, bound to its key and to the number of its table.
 ///
 /// ```
 /// use ibid_format::record::{open_value, seal_value};
@@ -17,14 +17,14 @@ fn place(table: u8, key: &[u8]) -> (FileId, u64) {
 ///
 /// let keys = Keys::encrypted(FileId::random(), &MasterKey::random());
 /// let mut sealed = Vec::new();
-/// seal_value(&keys, 9, b"key", b"value", &mut sealed);
+/// seal_value(&keys, 9, b"key", &[b"val", b"ue"], &mut sealed);
 /// assert!(open_value(&keys, 9, b"other key", &mut sealed.clone()).is_err());
 /// assert_eq!(open_value(&keys, 9, b"key", &mut sealed)?, b"value");
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
-pub fn seal_value(keys: &Keys, table: u8, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub fn seal_value(keys: &Keys, table: u8, key: &[u8], value: &[&[u8]], out: &mut Vec<u8>) {
     let (file, position) = place(table, key);
-    keys.seal(SealKind::Value, file, position, value, out);
+    keys.seal_parts(SealKind::Value, file, position, value, out);
 }
 
 /// Opens the seal of a value in place.

@@ -51,7 +51,11 @@ pub(crate) fn count(
     counter.walk(Table::Chains, Counter::chain)?;
     counter.count_records()?;
     let mut found = counter.found;
-    found.namespaces = counter.namespaces.into_values().collect();
+    let counted = |mut statistics: NamespaceStatistics| {
+        statistics.purged = statistics.purged.saturating_sub(statistics.records.count);
+        statistics
+    };
+    found.namespaces = counter.namespaces.into_values().map(counted).collect();
     Ok(found)
 }
 
@@ -131,7 +135,9 @@ impl Counter<'_> {
     }
 
     fn namespace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
-        let StoredNamespace { number, name, versions } = StoredNamespace::decode(name, value)?;
+        let StoredNamespace {
+            number, name, versions, ..
+        } = StoredNamespace::decode(name, value)?;
         let statistics = NamespaceStatistics::new(name, versions);
         self.namespaces.entry(number).or_insert(statistics);
         Ok(())
@@ -158,6 +164,8 @@ impl Counter<'_> {
         if let Some(statistics) = self.namespaces.get_mut(&namespace) {
             statistics.keys += u64::from(!entry.deleted);
             statistics.keys_deleted += u64::from(entry.deleted);
+            // Those that are there are subtracted.
+            statistics.purged += u64::from(entry.versions);
         }
         Ok(())
     }

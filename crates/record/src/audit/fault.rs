@@ -41,6 +41,8 @@ pub struct NamespaceCounts {
     pub keys: u64,
     /// Deleted keys whose versions are kept.
     pub keys_deleted: u64,
+    /// Versions of the keys that are there that were purged.
+    pub purged: u64,
     /// Records: versions of all keys, deletions included.
     pub records: u64,
     /// Bytes of the bodies of all versions.

@@ -35,6 +35,9 @@ pub struct NamespaceStatistics {
     pub keys: u64,
     /// Deleted keys whose versions are kept.
     pub keys_deleted: u64,
+    /// Versions of the keys that are there that were purged. If records are damaged or the count was stopped, these
+    /// count as well.
+    pub purged: u64,
     /// Versions of all keys, deletions included, with the bytes of their bodies.
     pub records: Amount,
     /// The latest version of each key that is not deleted, with the bytes of their bodies.
@@ -77,6 +80,7 @@ impl NamespaceStatistics {
             versions,
             keys: 0,
             keys_deleted: 0,
+            purged: 0,
             records: Amount::default(),
             latest: Amount::default(),
             deletions: 0,

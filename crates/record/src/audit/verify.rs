@@ -8,15 +8,17 @@
 //! Entries are checked one by one. Memory holds the records on the way to one body, at most
 //! [`FAULTS_MAX`] faults, the namespaces, and a number for each chain of deltas.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY, KeyEntry,
-    LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry, NextNumbers, Places, References, VERSIONS_PER_GROUP,
-    VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame,
-    split_key, version_group_key,
+    self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
+    FORMAT_WITHOUT_TIMES, KeyEntry, LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry, NextNumbers, PURGED_KEY,
+    Places, PurgedMark, RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry,
+    VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key,
+    version_group_key,
 };
 
 use super::fault::{
@@ -35,13 +37,14 @@ const FRAME_BYTES: usize = 16 << 20;
 const RECORDS_AT_ONCE: usize = 1024;
 
 /// Checks everything in a snapshot. Calls `progress` with the number of bytes checked since its
-/// last call; it may stop the check.
+/// last call; it may stop the check. A body that is longer than `body_bytes_max` is an error.
 pub(crate) fn verify(
     snapshot: &dyn Snapshot,
+    body_bytes_max: usize,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification, Error> {
     // The store's own reader is not used: a frame in its cache may be damaged on disk.
-    let records = Records::new(FRAME_BYTES, 0);
+    let records = Records::new(FRAME_BYTES, 0, body_bytes_max);
     let mut verifier = Verifier {
         read: snapshot,
         records: &records,
@@ -185,7 +188,13 @@ impl Verifier<'_> {
 
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match key {
-            FORMAT_KEY if value == FORMAT => {}
+            FORMAT_KEY if value == FORMAT || value == FORMAT_WITHOUT_TIMES => {}
+            PURGED_KEY => {
+                PurgedMark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            }
+            RETENTION_CLOCK_KEY => {
+                RetentionClock::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            }
             WATERMARK_KEY => {
                 EncoderWatermark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }
@@ -230,6 +239,7 @@ impl Verifier<'_> {
             versions: Versions::from_kept(entry.versions_kept),
             keys: 0,
             keys_deleted: 0,
+            purged: 0,
             records: 0,
             body_bytes: 0,
             latest_body_bytes: 0,
@@ -272,12 +282,18 @@ impl Verifier<'_> {
             is_latest: entry.versions == 1,
             entry: VersionEntry {
                 deleted: false,
+                purged: entry.oldest > 1,
                 number: entry.lineage,
+                time: 0,
             },
         };
         self.version_of_key(version)?;
         if entry.versions > 1 {
-            for group in 0..=VersionGroup::of(entry.versions) {
+            let first = VersionGroup::of(entry.oldest);
+            // Groups that are gone had only purged versions, but for the first version, which was counted.
+            let gone = (first * VERSIONS_PER_GROUP).max(2) - 2;
+            self.count_purged(namespace, gone.into());
+            for group in first..=VersionGroup::of(entry.versions) {
                 if self.stopped {
                     break;
                 }
@@ -314,9 +330,18 @@ impl Verifier<'_> {
             }
             last_version.version = version;
             last_version.is_latest = version == entry.versions;
-            last_version.entry = found;
+            let purged = found.purged || version < entry.oldest;
+            last_version.entry = VersionEntry { purged, ..found };
             if last_version.is_latest && (found.number, found.deleted) != (entry.latest, entry.deleted) {
                 let problem = disagrees("record of the latest version", entry.latest, found.number);
+                self.fault(Table::Versions, &found_key, problem);
+            }
+            if last_version.is_latest && found.time != entry.time {
+                let problem = disagrees("time of the latest version", entry.time, found.time);
+                self.fault(Table::Versions, &found_key, problem);
+            }
+            if last_version.is_latest && purged {
+                let problem = disagrees("whether the latest version was purged, 1 if so", 0, 1);
                 self.fault(Table::Versions, &found_key, problem);
             }
             let looked = self.version_of_key(*last_version);
@@ -327,16 +352,27 @@ impl Verifier<'_> {
 
     /// Checks the record of a version as a reader gets it.
     fn version_of_key(&mut self, version: VersionOfKey<'_>) -> Result<(), Error> {
-        let VersionEntry { deleted, number } = version.entry;
+        let VersionEntry {
+            deleted,
+            purged,
+            number,
+            ..
+        } = version.entry;
         self.check_given("next record", number, self.next.record);
+        if purged {
+            self.count_purged(version.namespace, 1);
+            return Ok(());
+        }
         let stored_key = number.to_be_bytes();
         let owner = (version.namespace, version.key, version.version);
-        let body = match self.records.body(self.read, number, owner) {
-            Ok(body) => body,
+        let mut bytes = 0;
+        let mut found = |body: Cow<'_, [u8]>| bytes = body.len() as u64;
+        let is_body = match self.records.show(self.read, number, owner, &mut found) {
+            Ok(is_body) => is_body,
             Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
         };
-        if body.is_none() != deleted {
-            let (expected, found) = (deleted.into(), body.is_none().into());
+        if is_body == deleted {
+            let (expected, found) = (deleted.into(), (!is_body).into());
             let field = "whether its key was deleted with it, 1 if so";
             self.fault(
                 Table::Records,
@@ -344,7 +380,6 @@ impl Verifier<'_> {
                 Problem::Disagrees { field, expected, found },
             );
         }
-        let bytes = body.map_or(0, |body| body.len() as u64);
         self.advance(bytes);
         if let Some(counts) = self.namespaces.get_mut(&version.namespace) {
             counts.records += 1;
@@ -352,6 +387,12 @@ impl Verifier<'_> {
             counts.latest_body_bytes += if version.is_latest { bytes } else { 0 };
         }
         Ok(())
+    }
+
+    fn count_purged(&mut self, namespace: u32, versions: u64) {
+        if let Some(counts) = self.namespaces.get_mut(&namespace) {
+            counts.purged += versions;
+        }
     }
 
     /// Checks that a group of versions is one of its key, which is found by the record of the first
@@ -369,9 +410,14 @@ impl Verifier<'_> {
             if let Some(entry) = lookup::key_entry(self.read, &owner)?
                 && entry.lineage == lineage
                 && versions.first() <= entry.versions
+                && VersionGroup::of(versions.first()) >= VersionGroup::of(entry.oldest)
             {
                 return Ok(());
             }
+        }
+        // A group without records leads nowhere, and nothing says whose it is.
+        if versions.entries().iter().all(|version| version.purged) {
+            return Ok(());
         }
         self.fault(Table::Versions, stored_key, Problem::Stray);
         Ok(())
@@ -590,6 +636,6 @@ impl Verifier<'_> {
             return Ok(false);
         }
         let found = lookup::version_entry(self.read, &entry, version)?;
-        Ok(found.number == number)
+        Ok(found.is_some_and(|found| found.number == number))
     }
 }

@@ -152,7 +152,7 @@ impl Keeper {
         while !packer.has_ended()
             && let Some(last) = packer.read_window(after, below, with_whole)?
         {
-            if freed.is_empty() && packer.waiting_bytes() < WORTH_BYTES {
+            if freed.is_empty() && packer.waiting_bytes() < WORTH_BYTES && !packer.is_long_next() {
                 break; // they wait for others
             }
             after = last;

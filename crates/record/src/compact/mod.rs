@@ -3,20 +3,26 @@
 mod activity;
 mod keeper;
 mod packer;
+mod rebase;
 mod settings;
 mod window;
 
 use std::ops::ControlFlow;
 
+use ibid_delta::Interval;
+
 pub(crate) use self::activity::Activity;
 pub(crate) use self::keeper::{Keeper, KeeperProgress};
 pub(crate) use self::packer::BlockNumbers;
 use self::packer::{Occasion, Packer};
+use self::rebase::rebase;
 pub use self::settings::Compacting;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::read::records::Records;
 use crate::write::handle::WriterHandle;
+use crate::write::references;
+use crate::write::request::{Command, Durability};
 
 /// The result of compacting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +36,11 @@ pub struct Compaction {
     pub bytes_after: u64,
     /// Blocks that were compressed anew or removed.
     pub blocks_freed: u64,
+    /// Whether something was purged before, and nothing of it is left in the store's files, but for
+    /// [`purged_for_log`](Self::purged_for_log).
+    pub wiped: bool,
+    /// Records that were purged and are kept for replicas, because the log names them.
+    pub purged_for_log: u64,
 }
 
 /// Compresses all records together with others, and returns unused disk space. Calls `progress`
@@ -39,17 +50,30 @@ pub(crate) fn compact(
     records: &Records,
     numbers: &BlockNumbers,
     writer: &WriterHandle,
+    interval: Interval,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Compaction, Error> {
     let mut numbers = numbers.lock();
+    let purged_for_log = rebase(engine, records, writer, interval)?;
     let snapshot = engine.snapshot()?;
+    let purges = references::purged_mark(&*snapshot)?;
     let mut go_on = || ControlFlow::Continue(());
     let mut packer = Packer::new(&*snapshot, records, &mut numbers, writer, Occasion::Request, &mut go_on);
+    if purges.is_some() {
+        packer.free_all();
+    }
     let freed = packer.read_worn_blocks()?;
-    packer.pack_all(0, u64::MAX, progress)?;
+    let is_complete = packer.pack_all(progress)?;
     packer.finish()?;
     let (done, damage) = packer.remove_blocks(freed)?;
     drop(snapshot);
     engine.compact()?;
+    let mut done = Compaction { purged_for_log, ..done };
+    if let Some(purges) = purges.filter(|_| is_complete) {
+        done.wiped = engine.wipe()?;
+        if done.wiped {
+            writer.ask(Command::ForgetPurges(purges), Durability::None)?;
+        }
+    }
     damage.map_or(Ok(done), Err)
 }

@@ -10,15 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
-    frames_of_block, records_of_block, records_of_frame,
+    frames_of_block, key_of, records_of_block, records_of_frame,
 };
 
 use super::Compaction;
-use super::window::Window;
+use super::window::{Item, Window};
 use crate::engine::{Direction, Snapshot, Table};
 use crate::error::Error;
-use crate::read::places;
 use crate::read::records::Records;
+use crate::read::{lookup, places};
 use crate::write::block;
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
@@ -30,6 +30,8 @@ const BLOCK_BYTES: usize = (128 << 10) - 64;
 const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of latest versions that are compressed together; shorter ones share a frame.
 const LATEST_FRAME_BYTES: usize = 4 << 10;
+/// Records from this length on are compressed alone, bytes. They are copied as little as possible.
+const LONG_BYTES: usize = 4 << 20;
 /// Blocks that are filled at the same time, so that a frame that does not fit into one fits into
 /// another.
 const OPEN_BLOCKS: usize = 8;
@@ -98,10 +100,14 @@ pub(super) struct Packer<'c> {
     /// The first damage that was found. What is damaged stays where it is.
     damage: Option<Error>,
     window: Window,
+    /// Whether the record that is read next is too long to be in this window.
+    is_long_next: bool,
     old_frame: OpenFrame,
     latest_frame: OpenFrame,
     blocks: Vec<OpenBlock>,
     in_blocks: u64,
+    /// Whether no block may keep a record that has its place elsewhere, because it may have been purged.
+    frees_all: bool,
     done: Compaction,
 }
 
@@ -167,10 +173,12 @@ impl<'c> Packer<'c> {
             occasion,
             damage: None,
             window: Window::default(),
+            is_long_next: false,
             old_frame: OpenFrame::new(occasion.level()),
             latest_frame: OpenFrame::new(occasion.level()),
             blocks: Vec::new(),
             in_blocks: 0,
+            frees_all: false,
             done: Compaction::default(),
         }
     }
@@ -185,30 +193,34 @@ impl<'c> Packer<'c> {
         self.ended
     }
 
+    /// Whether the record that is read next needs a window of its own.
+    pub(super) fn is_long_next(&self) -> bool {
+        self.is_long_next
+    }
+
     /// Bytes of the records that it has read and not compressed yet.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.window.bytes()
     }
 
-    /// Moves all single records after number `after` and before `below`. Calls `progress` with the number of bytes of
-    /// records compressed since its last call; it may stop the work.
-    pub(super) fn pack_all(
-        &mut self,
-        mut after: u64,
-        below: u64,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        while !self.ended
-            && let Some(last) = self.read_window(after, below, true)?
-        {
+    /// Has no block keep a record that has its place elsewhere, because it may have been purged.
+    pub(super) fn free_all(&mut self) {
+        self.frees_all = true;
+    }
+
+    /// Moves all single records. Calls `progress` with the number of bytes of records compressed since its last call;
+    /// it may stop the work. Returns whether it did not.
+    pub(super) fn pack_all(&mut self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<bool, Error> {
+        let mut after = 0;
+        while let Some(last) = self.read_window(after, u64::MAX, true)? {
             let stopped = progress(self.window.bytes() as u64).is_break();
             after = last;
             self.compress_window()?;
             if stopped {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes blocks if no record is in them any more. Returns what was done, and the first damage that was found.
@@ -248,7 +260,7 @@ impl<'c> Packer<'c> {
         let used = block::records_by_block(self.read)?;
         self.in_blocks = used.values().sum();
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
-        let (occasion, damage) = (self.occasion, &mut self.damage);
+        let (occasion, frees_all, damage) = (self.occasion, self.frees_all, &mut self.damage);
         let is_redone = |number: u64| occasion == Occasion::Request && !number.is_multiple_of(2);
         let mut failed = Ok(());
         let mut each = |key: &[u8], block: &[u8]| {
@@ -257,6 +269,7 @@ impl<'c> Packer<'c> {
             match records_of_block(number, block) {
                 Ok(_) if used == 0 => unused.push(number),
                 Ok(_) if is_redone(number) => worn.push(number),
+                Ok(records) if frees_all && used < records => worn.push(number),
                 Ok(records) if used * 100 < records * occasion.use_percent_min() => worn.push(number),
                 Ok(_) if block.len() < BLOCK_BYTES / 2 => short.push(number),
                 Ok(_) => {}
@@ -329,7 +342,7 @@ impl<'c> Packer<'c> {
             }
             let record = Record::decode_packed(number, &record);
             let record = record.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-            let is_latest = is_latest(self.read, self.records, number, &record)?;
+            let is_latest = is_latest(self.read, number, &record)?;
             self.window.push(number, &record, is_latest, Origin::Block(place))?;
             if self.window.is_full() {
                 self.compress_window()?;
@@ -361,21 +374,32 @@ impl<'c> Packer<'c> {
         let mut last = None;
         let mut failed = Ok(());
         let (read, records, window, damage) = (self.read, self.records, &mut self.window, &mut self.damage);
+        let (occasion, is_long_next) = (self.occasion, &mut self.is_long_next);
+        *is_long_next = false;
         let mut each = |key: &[u8], value: &[u8]| {
+            let is_long = value.len() >= LONG_BYTES;
+            if is_long && window.bytes() > 0 {
+                // It has a window of its own, so that it need not be copied.
+                *is_long_next = true;
+                last = last.or(Some(after));
+                return ControlFlow::Break(());
+            }
             let number = key.try_into().map_or(0, u64::from_be_bytes);
             last = Some(number);
-            if !with_whole && Record::is_whole(value) {
+            let is_too_long = occasion != Occasion::Request && value.len() > records.body_bytes_max();
+            if is_too_long || !with_whole && Record::is_whole(value) {
                 return ControlFlow::Continue(());
             }
             let pushed = (|| {
                 let record = Record::decode(number, value);
                 let record = record.map_err(|error| Error::damaged(Table::Records, key, error))?;
-                let is_latest = is_latest(read, records, number, &record)?;
+                Error::check_body(record.body.stored().len(), records.body_bytes_max())?;
+                let is_latest = is_latest(read, number, &record)?;
                 let check = value.last_chunk().copied().unwrap_or_default();
                 window.push(number, &record, is_latest, Origin::Single(check))
             })();
             failed = note(damage, pushed);
-            if failed.is_err() || window.is_full() {
+            if failed.is_err() || is_long || window.is_full() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -389,7 +413,10 @@ impl<'c> Packer<'c> {
 
     /// Compresses the records of the window.
     pub(super) fn compress_window(&mut self) -> Result<(), Error> {
-        let window = std::mem::take(&mut self.window);
+        let window = match std::mem::take(&mut self.window).into_only() {
+            Ok((item, record)) => return self.add_only(&item, record),
+            Err(window) => window,
+        };
         for place in window.by_chain() {
             self.add(Kind::Old, &window, place);
             if self.old_frame.frame.bytes() >= FRAME_BYTES {
@@ -442,6 +469,26 @@ impl<'c> Packer<'c> {
         frame.records.push((item.number, item.origin));
     }
 
+    /// Gives the only record of a window a frame of its own if it is long.
+    fn add_only(&mut self, item: &Item, record: Vec<u8>) -> Result<(), Error> {
+        let kind = if item.is_latest { Kind::Latest } else { Kind::Old };
+        let most = if item.is_latest {
+            LATEST_FRAME_BYTES
+        } else {
+            FRAME_BYTES
+        };
+        if self.frame(kind).frame.bytes() + record.len() > most && !self.frame(kind).frame.is_empty() {
+            self.finish_frame(kind)?;
+        }
+        self.done.records += 1;
+        self.done.bytes_before += record.len() as u64;
+        let is_long = record.len() >= LONG_BYTES;
+        let frame = self.frame(kind);
+        frame.frame.push_owned(item.number, record);
+        frame.records.push((item.number, item.origin));
+        if is_long { self.finish_frame(kind) } else { Ok(()) }
+    }
+
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
         let finished = self.frame(kind).finish()?;
         self.ended |= (self.pace)().is_break();
@@ -476,7 +523,7 @@ impl<'c> Packer<'c> {
         let mut builder = BlockBuilder::default();
         let mut records = Vec::new();
         for finished in full.frames {
-            let frame = builder.push(&finished.frame) as u8;
+            let frame = builder.push(finished.frame) as u8;
             let moved = |(number, origin)| MovedRecord { number, frame, origin };
             records.extend(finished.records.into_iter().map(moved));
         }
@@ -523,6 +570,10 @@ fn note(damage: &mut Option<Error>, looked: Result<(), Error>) -> Result<(), Err
 }
 
 /// Returns whether a record is the latest version of its key, and stored whole.
-fn is_latest(read: &dyn Snapshot, records: &Records, number: u64, record: &Record<'_>) -> Result<bool, Error> {
-    Ok(matches!(record.body, Body::Whole(_)) && records.is_latest(read, number)?)
+fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bool, Error> {
+    if !matches!(record.body, Body::Whole(_)) {
+        return Ok(false);
+    }
+    let entry = lookup::key_entry(read, &key_of(record.namespace, record.key))?;
+    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
 }

@@ -30,7 +30,7 @@ pub(super) struct Item {
     /// The record that it is a delta of; 0 if it is whole.
     base: u64,
     /// Whether it is the latest version of its key, and stored whole.
-    is_latest: bool,
+    pub(super) is_latest: bool,
     pub(super) origin: Origin,
     /// The range of its bytes in the window.
     from: usize,
@@ -63,6 +63,17 @@ impl Window {
             to,
         });
         Ok(())
+    }
+
+    /// Returns the only record of the window and its bytes, if it has only one.
+    pub(super) fn into_only(mut self) -> Result<(Item, Vec<u8>), Self> {
+        match self.items.pop() {
+            Some(item) if self.items.is_empty() => Ok((item, self.bytes)),
+            last => {
+                self.items.extend(last);
+                Err(self)
+            }
+        }
     }
 
     /// Returns a record of the window, and its bytes.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY, body_check,
-    key_of,
+    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, VersionEntry, WATERMARK_KEY,
+    body_check, key_of,
 };
 
 use super::governor::Savings;
@@ -19,7 +19,7 @@ use crate::compact::Activity;
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::lru::LruCache;
-use crate::read::records::{Records, StoredBody};
+use crate::read::records::{Records, See, StoredBody};
 use crate::read::{lookup, namespaces};
 use crate::write::feed::{Feed, FeedEvent, NewRecord};
 use crate::write::handle::WriterHandle;
@@ -32,6 +32,8 @@ const REPLACED_SAVED_PART: usize = 4;
 /// revisions of wiki pages and JSON documents that come without their keys, 1/2 stored 13.2 and
 /// 10.0 MB, 1/4 14.5 and 5.2, 1/8 15.8 and 4.2, 1/16 18.4 and 4.4.
 const SIMILAR_DELTA_PART: usize = 8;
+/// Most memory that the delta encoder keeps between records, bytes.
+const ENCODER_BYTES_MAX: usize = 4 << 20;
 /// Most candidates that are tried.
 const TRIALS: usize = 3;
 /// How soon an encoded record is on disk if nothing else is synced.
@@ -74,6 +76,8 @@ struct Missed {
     namespace: u32,
     key: Vec<u8>,
     version: u32,
+    /// Length of the body, bytes.
+    length: usize,
 }
 
 pub(crate) struct EncoderThread {
@@ -162,11 +166,11 @@ impl EncoderThread {
             let patience = (!self.pending.is_empty()).then_some(self.options.idle_after);
             match self.feed.next(patience) {
                 FeedEvent::Record(new) => {
-                    let length = new.length;
+                    let lag = new.lag;
                     self.catch_up(Some(new.number))?;
                     self.encode_or_pass_over(new)?;
-                    self.activity.was_examined(length);
-                    self.unwritten += length;
+                    self.activity.was_examined(lag);
+                    self.unwritten += lag;
                     let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
                     if is_due || self.unwritten >= UNWRITTEN_BYTES {
                         self.write()?;
@@ -219,6 +223,10 @@ impl EncoderThread {
     fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
         while before.is_none_or(|before| self.next < before) {
             let snapshot = self.engine.snapshot()?;
+            // Mostly there are none. To look for them could read the last record, which may be long.
+            if before.is_none() && lookup::next(&*snapshot).is_ok_and(|next| next.record <= self.next) {
+                return Ok(());
+            }
             let missed = self.read_missed(&*snapshot, before)?;
             if missed.is_empty() {
                 self.next = before.unwrap_or(self.next);
@@ -232,8 +240,9 @@ impl EncoderThread {
                         namespace: missed.namespace,
                         versions_kept,
                         prior,
+                        length: missed.length,
                         body: None,
-                        length: 0,
+                        lag: 0,
                     })?,
                     Err(error) => self.pass_over(error)?,
                 }
@@ -255,7 +264,7 @@ impl EncoderThread {
             let number = key.try_into().map_or(0, u64::from_be_bytes);
             match Record::decode(number, value) {
                 Ok(Record {
-                    body: record::Body::Whole(_),
+                    body: record::Body::Whole(body),
                     namespace,
                     key,
                     version,
@@ -266,6 +275,7 @@ impl EncoderThread {
                         namespace,
                         key: key.to_vec(),
                         version,
+                        length: body.len(),
                     });
                 }
                 Ok(_) => {}
@@ -285,14 +295,15 @@ impl EncoderThread {
         Ok(page)
     }
 
-    /// Counts damage, and returns other errors. Readers and verification report damage; a record
-    /// that is not encoded because of it is not lost.
+    /// Counts damage, passes over a body that may not be read, and returns other errors. Readers and verification
+    /// report damage; a record that is not encoded because of it is not lost.
     fn pass_over(&self, error: Error) -> Result<(), Error> {
         match error {
             Error::Damaged { .. } => {
                 self.tally.update().damaged += 1;
                 Ok(())
             }
+            Error::BodyTooLong { .. } => Ok(()),
             error => Err(error),
         }
     }
@@ -307,7 +318,8 @@ impl EncoderThread {
 
     /// Makes the older record that resembles the new one most a delta of it.
     fn encode(&mut self, mut new: NewRecord) -> Result<(), Error> {
-        if self.namespaces.entry(new.namespace).or_default().is_given_up {
+        let is_given_up = self.namespaces.entry(new.namespace).or_default().is_given_up;
+        if is_given_up || new.length > self.options.compared_bytes_max {
             return Ok(());
         }
         let snapshot = self.engine.snapshot()?;
@@ -359,10 +371,8 @@ impl EncoderThread {
         if !is_replaced && new.versions_kept && self.records.is_latest(read, number)? {
             return Ok(None);
         }
-        match self.whole_body(read, number)? {
-            Some(older) => self.delta(source, number, &older, older.len() - older.len() / REPLACED_SAVED_PART),
-            None => Ok(None),
-        }
+        self.delta_of_whole(read, source, number, |length| length - length / REPLACED_SAVED_PART)
+            .map(Option::flatten)
     }
 
     /// Begins a chain with the new record.
@@ -442,21 +452,39 @@ impl EncoderThread {
         Sketch::of(features.features().iter().map(|feature| feature >> 32))
     }
 
-    /// Returns the body of a record that is stored whole and does not wait to become a delta.
-    fn whole_body(&mut self, read: &dyn Snapshot, number: u64) -> Result<Option<Arc<Vec<u8>>>, Error> {
-        if self.pending.get(number).is_some() || !self.records.contains(read, number)? {
+    /// Returns a record as a delta of the new one, in an inner [`None`] if that takes more than `bytes_max` of its
+    /// length. Returns [`None`] for one that is not stored whole, that waits to become a delta, or that is too long to
+    /// be compared.
+    fn delta_of_whole(
+        &mut self,
+        read: &dyn Snapshot,
+        source: Source<'_>,
+        number: u64,
+        bytes_max: impl Fn(usize) -> usize,
+    ) -> Result<Option<Option<Choice>>, Error> {
+        if self.pending.get(number).is_some() {
             self.cache.remove(number);
             return Ok(None);
         }
-        if let Some(body) = self.cache.get(number) {
+        if let Some(older) = self.cache.get(number) {
+            if !self.records.contains(read, number)? {
+                self.cache.remove(number);
+                return Ok(None);
+            }
             self.tally.update().cache_hits += 1;
-            return Ok(Some(body));
+            return self.delta(source, number, &older, bytes_max(older.len())).map(Some);
         }
-        self.tally.update().cache_misses += 1;
-        match self.records.stored(read, number, None)? {
-            Some(StoredBody::Whole(body)) => Ok(Some(Arc::new(body))),
-            Some(StoredBody::Deleted | StoredBody::Delta { .. }) | None => Ok(None),
-        }
+        let records = self.records.clone();
+        let mut delta = Ok(None);
+        // The body is not copied: it may be long.
+        records.visit(read, number, &mut |record| match record.body {
+            record::Body::Whole(older) if older.len() <= self.options.compared_bytes_max => {
+                self.tally.update().cache_misses += 1;
+                delta = self.delta(source, number, older, bytes_max(older.len())).map(Some);
+            }
+            record::Body::Whole(_) | record::Body::Delta { .. } | record::Body::Deleted => {}
+        })?;
+        delta
     }
 
     /// Returns an older record as a delta of the new one; [`None`] if the delta takes more than
@@ -472,9 +500,12 @@ impl EncoderThread {
         let method = Method::Anchor {
             interval: self.options.interval,
         };
-        let encoded = self.encoder.encode(method, source.body, older, &mut delta);
-        encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;
-        if delta.len() > bytes_max {
+        let encoder = &mut self.encoder;
+        let encoded = encoder.encode_within(method, source.body, older, bytes_max, &mut delta);
+        if encoder.memory() > ENCODER_BYTES_MAX {
+            *encoder = DeltaEncoder::new();
+        }
+        if !encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))? {
             return Ok(None);
         }
         let saved = older.len() as u64 - delta.len().min(older.len()) as u64;
@@ -532,12 +563,12 @@ impl EncoderThread {
             {
                 continue;
             }
-            let Some(older) = self.whole_body(read, number)? else {
+            let delta = self.delta_of_whole(read, source, number, |length| length / SIMILAR_DELTA_PART)?;
+            let Some(choice) = delta else {
                 continue;
             };
             tried += 1;
             best_score.get_or_insert(candidate.score);
-            let choice = self.delta(source, number, &older, older.len() / SIMILAR_DELTA_PART)?;
             if let Some(choice) = choice
                 && best.as_ref().is_none_or(|best| choice.saved > best.saved)
             {
@@ -573,17 +604,23 @@ impl EncoderThread {
 
     /// Makes a record of the chain a delta of the new one, so that fewer records are read for it.
     fn hop(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
-        let fetch = |number: u64| {
-            if number == source.number {
-                return Ok(Some(StoredBody::Whole(source.body.to_vec())));
-            }
-            match self.pending.get(number) {
-                Some(rewrite) => Ok(Some(rewrite.stored_body())),
-                None => self.records.stored(read, number, None),
-            }
+        let stored = match self.pending.get(number) {
+            Some(rewrite) => Some(rewrite.stored_body()),
+            None => self.records.stored(read, number, None)?,
         };
-        let Some(stored) = fetch(number)? else {
+        let Some(stored) = stored else {
             return Ok(());
+        };
+        let fetch = |base: u64, see: See<'_>| {
+            if base == source.number {
+                see(record::Body::Whole(source.body));
+                return Ok(true);
+            }
+            match self.pending.get(base) {
+                Some(rewrite) => see(rewrite.body()),
+                None => return self.records.visit(read, base, &mut |record| see(record.body)),
+            }
+            Ok(true)
         };
         let Some(older) = self.records.decode(number, stored, fetch)? else {
             return Ok(());
@@ -631,8 +668,12 @@ impl Missed {
             return Ok((true, None));
         };
         let before = lookup::version_entry(read, &entry, self.version - 1)?;
-        let (number, is_replaced) = (before.number, true);
-        Ok((true, (!before.deleted).then_some(Prior { number, is_replaced })))
+        let is_replaced = true;
+        let prior = before.filter(|before| !before.deleted);
+        Ok((
+            true,
+            prior.map(|VersionEntry { number, .. }| Prior { number, is_replaced }),
+        ))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ibid_delta::{FeatureBytes, Interval};
+use ibid_format::record::BODY_BYTES_MAX;
 
 use super::{Governor, Retrieval};
 
@@ -14,7 +15,8 @@ use super::{Governor, Retrieval};
 /// - To store all records whole, set [`enabled`](Self::enabled).
 /// - To read old versions faster or store them smaller, set [`retrieval`](Self::retrieval).
 /// - To use less memory, set [`source_cache_bytes`](Self::source_cache_bytes),
-///   [`write_back_bytes`](Self::write_back_bytes) and [`index_bytes_max`](Self::index_bytes_max).
+///   [`write_back_bytes`](Self::write_back_bytes), [`index_bytes_max`](Self::index_bytes_max) and
+///   [`compared_bytes_max`](Self::compared_bytes_max).
 /// - To find more of what records share, or take less time, set [`interval`](Self::interval),
 ///   [`feature_bytes`](Self::feature_bytes), [`reward`](Self::reward),
 ///   [`size_filter_percent`](Self::size_filter_percent) and [`governor`](Self::governor).
@@ -48,7 +50,8 @@ pub struct Encoding {
     /// kinds are not compared: until new records replace the old ones, those are found by their
     /// keys only.
     pub feature_bytes: FeatureBytes,
-    /// Memory for bodies of the newest records of chains, bytes.
+    /// Memory for bodies of the newest records of chains, bytes; and as much again for records that wait for the
+    /// encoder.
     pub source_cache_bytes: usize,
     /// How many more features a record outside this cache must share to be preferred to one in it:
     /// the reward of dDedup §3.1.3.
@@ -75,12 +78,15 @@ pub struct Encoding {
     /// on, writers have to wait the longer the more there are. So files do not grow without end while the encoder
     /// cannot keep up.
     pub lag_bytes_max: u64,
+    /// Longest body that becomes a delta or the base of one, bytes. To compare two of n bytes takes up to 5·n of memory
+    /// and 64 MiB. Longer ones stay whole.
+    pub compared_bytes_max: usize,
 }
 
 impl Default for Encoding {
     /// Hops at distance 16, anchors at one position in 16, features of 64 bytes, caches of 32 and
     /// 8 MiB, reward 2, idle after 5 ms without waiting requests, the governor of dDedup, no size
-    /// filter, indexes of at most 64 MiB, and 256 MiB that may wait.
+    /// filter, indexes of at most 64 MiB, bodies of any length, and 256 MiB that may wait.
     fn default() -> Self {
         Encoding {
             enabled: true,
@@ -97,6 +103,7 @@ impl Default for Encoding {
             size_filter_percent: 0,
             index_bytes_max: 64 << 20,
             lag_bytes_max: 256 << 20,
+            compared_bytes_max: BODY_BYTES_MAX,
         }
     }
 }
@@ -182,6 +189,15 @@ impl Encoding {
     pub fn with_size_filter_percent(self, size_filter_percent: u8) -> Self {
         Encoding {
             size_filter_percent,
+            ..self
+        }
+    }
+
+    /// Sets [`compared_bytes_max`](Self::compared_bytes_max).
+    #[must_use]
+    pub fn with_compared_bytes_max(self, compared_bytes_max: usize) -> Self {
+        Encoding {
+            compared_bytes_max,
             ..self
         }
     }

@@ -185,6 +185,15 @@ pub trait Transaction: Read {
     /// key and 300 MiB of value.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
+    /// Stores a value that is given in parts, as [`put`](Self::put) does. An engine that can write the parts
+    /// one by one needs no memory for the whole.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.put(table, key, &parts.concat())
+    }
+
     /// Removes a key if it is there.
     ///
     /// # Errors
@@ -235,6 +244,16 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`EngineError`] if the engine cannot write.
     fn compact(&self) -> Result<(), EngineError>;
+
+    /// Overwrites in the engine's files what was deleted or replaced before, and syncs. Returns
+    /// whether nothing of it is left: not if an open snapshot needs it, or if the engine cannot
+    /// tell, as by default. Reads and writes may have to wait meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
+    fn wipe(&self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
 }
 
 /// Returns whether no key can be in a range. The B-trees of some libraries panic for such a range.
@@ -249,7 +268,12 @@ pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
 
 /// Refuses a key or value that is longer than the engine takes.
 pub(crate) fn check_length(field: &'static str, bytes: &[u8], expected: usize) -> Result<(), EngineError> {
-    let (expected, found) = (expected as u64, bytes.len() as u64);
+    check_bytes(field, bytes.len(), expected)
+}
+
+/// Refuses so many bytes if the engine takes less.
+pub(crate) fn check_bytes(field: &'static str, found: usize, expected: usize) -> Result<(), EngineError> {
+    let (expected, found) = (expected as u64, found as u64);
     if found > expected {
         return Err(EngineError::TooLarge { field, expected, found });
     }
@@ -275,5 +299,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn compact(&self) -> Result<(), EngineError> {
         (**self).compact()
+    }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        (**self).wipe()
     }
 }

@@ -40,7 +40,7 @@ struct Sealer<'s> {
 }
 
 impl Sealer<'_> {
-    fn seal(self, table: Table, key: &[u8], value: &[u8]) -> Vec<u8> {
+    fn seal(self, table: Table, key: &[u8], value: &[&[u8]]) -> Vec<u8> {
         let mut sealed = Vec::new();
         seal_value(self.keys, table.number(), key, value, &mut sealed);
         sealed
@@ -133,6 +133,10 @@ impl<E: Engine> Engine for Sealed<E> {
     fn compact(&self) -> Result<(), EngineError> {
         self.engine.compact()
     }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.engine.wipe()
+    }
 }
 
 struct SealedSnapshot {
@@ -219,7 +223,11 @@ impl Read for SealedTransaction<'_> {
 
 impl Transaction for SealedTransaction<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        let sealed = self.sealer.seal(table, key, value);
+        self.put_parts(table, key, &[value])
+    }
+
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        let sealed = self.sealer.seal(table, key, parts);
         self.transaction.put(table, key, &sealed)
     }
 

@@ -13,6 +13,9 @@ use crate::lru::LruCache;
 /// About how many bytes a record takes in the directory of a frame in memory.
 const RECORD_BYTES: usize = 24;
 
+/// Most bytes of a frame beside a long body: other records, and a directory.
+const OTHER_BYTES_MAX: usize = 1 << 20;
+
 /// A decompressed frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -49,12 +52,16 @@ impl Frame {
 pub(crate) struct Frames {
     recent: Mutex<LruCache<Place, Arc<Frame>>>,
     decoders: Mutex<Vec<BlockFrameDecoder>>,
+    /// Longest frame that is read, bytes.
+    frame_bytes_max: usize,
 }
 
 impl Frames {
-    /// Returns a reader that caches so many bytes of frames.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// Returns a reader that caches so many bytes of frames. It refuses frames with a longer body than
+    /// `body_bytes_max`.
+    pub(crate) fn new(bytes: usize, body_bytes_max: usize) -> Self {
         Frames {
+            frame_bytes_max: body_bytes_max.saturating_add(OTHER_BYTES_MAX),
             recent: Mutex::new(LruCache::new(bytes)),
             decoders: Mutex::default(),
         }
@@ -78,12 +85,20 @@ impl Frames {
         let mut bytes = Vec::new();
         let key = place.block.to_be_bytes();
         let mut decoded = Err(Damage::Missing);
+        let mut fits = Ok(());
         let mut found = |block: &[u8]| {
             let frame = frame_of_block(place.block, block, place.frame);
+            if let Ok(frame) = &frame {
+                fits = Error::check_body(frame.bytes(), self.frame_bytes_max);
+                if fits.is_err() {
+                    return;
+                }
+            }
             let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes).map(|()| frame.records()));
             decoded = frame.map_err(Damage::Bytes);
         };
         read.get(Table::Blocks, &key, &mut found)?;
+        fits?;
         let frame = decoded.and_then(|records| Ok(Frame::new(bytes, records)?));
         let frame = Arc::new(frame.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))?);
         self.decoders

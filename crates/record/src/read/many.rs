@@ -49,7 +49,11 @@ pub(super) fn latest_bodies(
             false => found.remove(&number),
         };
         let latest = latest.ok_or_else(|| damaged(number, Damage::Missing))?;
-        records.decode(number, latest, |base| Ok(found.get(&base).cloned()))
+        records.decode(number, latest, |base, see| {
+            let base = found.get(&base);
+            base.into_iter().for_each(|base| see(base.as_body()));
+            Ok(base.is_some())
+        })
     };
     wanted.iter().map(body).collect()
 }

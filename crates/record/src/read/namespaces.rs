@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::NamespaceEntry;
+use ibid_format::record::{NamespaceEntry, RetentionEntry};
 
 use crate::engine::{Direction, Read, Table};
 use crate::error::Error;
@@ -15,6 +15,8 @@ pub(crate) struct StoredNamespace {
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) versions: Versions,
+    pub(crate) retention: RetentionEntry,
+    pub(crate) has_expiring: bool,
 }
 
 impl StoredNamespace {
@@ -27,6 +29,8 @@ impl StoredNamespace {
             // Names are stored from text.
             name: String::from_utf8_lossy(name).into_owned(),
             versions: Versions::from_kept(entry.versions_kept),
+            retention: entry.retention,
+            has_expiring: entry.has_expiring,
         })
     }
 }
@@ -73,13 +77,13 @@ pub(crate) fn all(read: &(impl Read + ?Sized)) -> Result<BTreeMap<u32, StoredNam
     failed.map(|()| all)
 }
 
-/// Returns whether the namespace of this number keeps versions; false if there is none.
-pub(crate) fn keeps_versions(read: &(impl Read + ?Sized), number: u32) -> Result<bool, Error> {
+/// Returns the name and the entry of the namespace of this number.
+pub(crate) fn by_number(read: &(impl Read + ?Sized), number: u32) -> Result<Option<(String, NamespaceEntry)>, Error> {
     let mut found = None;
     let mut each = |name: &[u8], value: &[u8]| match NamespaceEntry::decode(name, value) {
         Ok(entry) if entry.number != number => ControlFlow::Continue(()),
         Ok(entry) => {
-            found = Some(Ok(entry.versions_kept));
+            found = Some(Ok((String::from_utf8_lossy(name).into_owned(), entry)));
             ControlFlow::Break(())
         }
         Err(error) => {
@@ -89,5 +93,10 @@ pub(crate) fn keeps_versions(read: &(impl Read + ?Sized), number: u32) -> Result
     };
     let everything = (Bound::Unbounded, Bound::Unbounded);
     read.range(Table::Namespaces, everything, Direction::Forward, &mut each)?;
-    found.unwrap_or(Ok(false))
+    found.transpose()
+}
+
+/// Returns whether the namespace of this number keeps versions; false if there is none.
+pub(crate) fn keeps_versions(read: &(impl Read + ?Sized), number: u32) -> Result<bool, Error> {
+    Ok(by_number(read, number)?.is_some_and(|(_, entry)| entry.versions_kept))
 }

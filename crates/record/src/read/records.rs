@@ -1,10 +1,12 @@
 //! From the number of a record to its body, along the chain of records that it is a delta of.
 
+use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::DeltaDecoder;
+use ibid_delta::advanced::describe;
 use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
 
 use super::frames::{Frame, Frames};
@@ -41,6 +43,18 @@ impl StoredBody {
         }
     }
 
+    /// Returns it as a part of a record.
+    pub(crate) fn as_body(&self) -> record::Body<'_> {
+        match self {
+            StoredBody::Deleted => record::Body::Deleted,
+            StoredBody::Whole(body) => record::Body::Whole(body),
+            StoredBody::Delta { base, check, delta } => {
+                let (base, check) = (*base, *check);
+                record::Body::Delta { base, check, delta }
+            }
+        }
+    }
+
     /// Returns how many bytes it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -50,11 +64,18 @@ impl StoredBody {
     }
 }
 
+/// Bytes of deltas that are kept in memory on the way to a whole record.
+const DELTAS_KEPT: usize = 8 << 20;
+
 /// Returns the body of a record, if the record has the expected owner.
 pub(super) fn owned_body(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<StoredBody, Damage> {
+    check_owner(&record, owner).map(|()| StoredBody::of(record.body))
+}
+
+fn check_owner(record: &Record<'_>, owner: Option<Owner<'_>>) -> Result<(), Damage> {
     match owner {
         Some(owner) if owner != (record.namespace, record.key, record.version) => Err(Damage::Misplaced),
-        Some(_) | None => Ok(StoredBody::of(record.body)),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -80,13 +101,17 @@ pub(crate) struct Records {
     decoders: Mutex<Vec<DeltaDecoder>>,
     /// Records that have left their blocks.
     moved_out: AtomicU64,
+    /// Longest body that is read, bytes.
+    body_bytes_max: usize,
 }
 
 impl Records {
-    /// Returns a reader that caches so many bytes of frames, and of latest versions from frames.
-    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize) -> Self {
+    /// Returns a reader that caches so many bytes of frames, and of latest versions from frames. It refuses bodies that
+    /// are longer than `body_bytes_max`.
+    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize, body_bytes_max: usize) -> Self {
         Records {
-            frames: Frames::new(frame_bytes),
+            body_bytes_max,
+            frames: Frames::new(frame_bytes, body_bytes_max),
             latest: Mutex::new(LruCache::new(latest_bytes)),
             decoders: Mutex::default(),
             moved_out: AtomicU64::new(0),
@@ -101,6 +126,10 @@ impl Records {
     /// Returns how many records have left their blocks since the store was opened.
     pub(crate) fn moved_out(&self) -> u64 {
         self.moved_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max
     }
 
     /// Shows a record to `found`, and returns whether there is one.
@@ -223,29 +252,29 @@ impl Records {
         cache.insert((generation, number), bytes.into(), bytes.len());
     }
 
-    /// Returns the body of a latest version as it is stored, and caches it if it is whole and in a
-    /// frame.
-    fn stored_latest(
+    /// Shows the body of a version of a key to `found`; returns false if the version deletes the key. A body that is
+    /// stored whole is not copied.
+    pub(crate) fn show(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        owner: Owner<'_>,
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
+        self.show_of(read, number, Some(owner), None, found)
+    }
+
+    /// Does what [`show`](Self::show) does for the latest version of a key. Takes it from the cache if it is there, and
+    /// caches it if it is stored whole in a frame.
+    pub(crate) fn show_latest(
         &self,
         read: &(impl Read + ?Sized),
         generation: Generation,
         number: u64,
         owner: Owner<'_>,
-    ) -> Result<Option<StoredBody>, Error> {
-        if let Some(record) = self.cached_latest(generation, number) {
-            let record = Record::decode_packed(number, &record).map_err(|error| damaged(number, error))?;
-            let body = owned_body(record, Some(owner));
-            return body.map(Some).map_err(|damage| damaged(number, damage));
-        }
-        let mut stored = None;
-        let mut found = |record: Record<'_>, bytes: Option<&[u8]>| {
-            if let (record::Body::Whole(_), Some(bytes)) = (record.body, bytes) {
-                self.cache_latest(generation, number, bytes);
-            }
-            stored = Some(owned_body(record, Some(owner)));
-        };
-        self.visit_bytes(read, number, &mut found)?;
-        stored.transpose().map_err(|damage| damaged(number, damage))
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
+        self.show_of(read, number, Some(owner), Some(generation), found)
     }
 
     /// Returns the body of a version of a key; [`None`] if the version deletes the key.
@@ -255,73 +284,135 @@ impl Records {
         number: u64,
         owner: Owner<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let stored = self.stored(read, number, Some(owner))?;
-        self.decode_stored(read, number, stored)
-    }
-
-    /// Returns the body of the latest version of a key, from the cache if it is there.
-    pub(crate) fn latest_body(
-        &self,
-        read: &(impl Read + ?Sized),
-        generation: Generation,
-        number: u64,
-        owner: Owner<'_>,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let stored = self.stored_latest(read, generation, number, owner)?;
-        self.decode_stored(read, number, stored)
+        let mut body = None;
+        self.show(read, number, owner, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
     }
 
     /// Returns the body of a record of any key that is not a deletion.
     pub(crate) fn body_of_any(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Vec<u8>, Error> {
-        let stored = self.stored(read, number, None)?;
-        let body = self.decode_stored(read, number, stored)?;
+        let mut body = None;
+        self.show_of(read, number, None, None, &mut |found| body = Some(found.into_owned()))?;
         body.ok_or_else(|| damaged(number, Damage::Misplaced))
     }
 
-    fn decode_stored(
+    fn show_of(
         &self,
         read: &(impl Read + ?Sized),
         number: u64,
-        stored: Option<StoredBody>,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let stored = stored.ok_or_else(|| damaged(number, Damage::Missing))?;
-        self.decode(number, stored, |base| self.stored(read, base, None))
+        owner: Option<Owner<'_>>,
+        generation: Option<Generation>,
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
+        let mut seen = None;
+        let mut fits = Ok(());
+        let mut see = |record: Record<'_>, bytes: Option<&[u8]>| {
+            fits = Error::check_body(record.body.stored().len(), self.body_bytes_max);
+            if fits.is_err() {
+                return;
+            }
+            let record::Body::Whole(body) = record.body else {
+                seen = Some(owned_body(record, owner));
+                return;
+            };
+            let is_owned = check_owner(&record, owner);
+            if is_owned.is_ok() {
+                if let (Some(generation), Some(bytes)) = (generation, bytes) {
+                    self.cache_latest(generation, number, bytes);
+                }
+                found(Cow::Borrowed(body));
+            }
+            // The body itself is not needed any more.
+            seen = Some(is_owned.map(|()| StoredBody::Whole(Vec::new())));
+        };
+        match generation.and_then(|generation| self.cached_latest(generation, number)) {
+            Some(bytes) => {
+                let record = Record::decode_packed(number, &bytes).map_err(|error| damaged(number, error))?;
+                see(record, None);
+            }
+            None => {
+                self.visit_bytes(read, number, &mut see)?;
+            }
+        }
+        fits?;
+        let seen = seen.ok_or_else(|| damaged(number, Damage::Missing))?;
+        match seen.map_err(|damage| damaged(number, damage))? {
+            StoredBody::Deleted => Ok(false),
+            StoredBody::Whole(_) => Ok(true),
+            delta @ StoredBody::Delta { .. } => {
+                let fetch = |base, see: See<'_>| self.visit(read, base, &mut |record| see(record.body));
+                let body = self.decode(number, delta, fetch)?;
+                body.into_iter().for_each(|body| found(Cow::Owned(body)));
+                Ok(true)
+            }
+        }
     }
 
-    /// Decodes the body of a record that was read; [`None`] if it is a deletion. Gets the records
-    /// that it is a delta of, directly or not, from `fetch`.
+    /// Decodes the body of a record that was read; [`None`] if it is a deletion. `fetch` shows the records that it is a
+    /// delta of, directly or not, and returns whether there is one.
+    ///
+    /// Takes memory for two bodies at a time, and for [`DELTAS_KEPT`] bytes of deltas. What is read is not copied.
     pub(crate) fn decode(
         &self,
         number: u64,
         stored: StoredBody,
-        mut fetch: impl FnMut(u64) -> Result<Option<StoredBody>, Error>,
+        mut fetch: impl FnMut(u64, See<'_>) -> Result<bool, Error>,
     ) -> Result<Option<Vec<u8>>, Error> {
         let (mut next, expected, delta) = match stored {
             StoredBody::Deleted => return Ok(None),
             StoredBody::Whole(body) => return Ok(Some(body)),
             StoredBody::Delta { base, check, delta } => (base, check, delta),
         };
-        // Collects the deltas on the way to a whole record. A base has a larger number than its
-        // deltas, so the way ends.
-        let mut deltas = vec![(number, delta)];
+        let (mut decoder, max) = (self.take_decoder(), self.body_bytes_max);
+        // The deltas on the way to a whole record; those that take too much memory are read again. A base has a larger
+        // number than its deltas, so the way ends.
+        let mut kept = delta.len();
+        let mut way = vec![(number, Some(delta))];
         let mut body = loop {
-            match fetch(next)? {
-                Some(StoredBody::Whole(body)) => break body,
-                Some(StoredBody::Delta { base, delta, .. }) => {
-                    deltas.push((next, delta));
+            let mut seen = None;
+            let mut see = |record: record::Body<'_>| {
+                seen = Some(match (record, way.last()) {
+                    (record::Body::Whole(base), Some((number, Some(delta)))) => {
+                        decode_one(&mut decoder, base, (*number, delta), max).map(Seen::Made)
+                    }
+                    (record::Body::Whole(base), _) => {
+                        Error::check_body(base.len(), max).map(|()| Seen::Base(base.to_vec()))
+                    }
+                    (record::Body::Delta { base, delta, .. }, _) => {
+                        let keeps = kept + delta.len() <= DELTAS_KEPT;
+                        kept += if keeps { delta.len() } else { 0 };
+                        Ok(Seen::Delta(base, keeps.then(|| delta.to_vec())))
+                    }
+                    (record::Body::Deleted, _) => Err(damaged(next, Damage::Misplaced)),
+                });
+            };
+            fetch(next, &mut see)?;
+            match seen.ok_or_else(|| damaged(next, Damage::Missing))?? {
+                Seen::Made(body) => {
+                    way.pop();
+                    break body;
+                }
+                Seen::Base(body) => break body,
+                Seen::Delta(base, delta) => {
+                    way.push((next, delta));
                     next = base;
                 }
-                Some(StoredBody::Deleted) => return Err(damaged(next, Damage::Misplaced)),
-                None => return Err(damaged(next, Damage::Missing)),
             }
         };
-        let mut decoder = self.take_decoder();
-        let mut decoded = Vec::new();
-        for (number, delta) in deltas.iter().rev() {
-            decoded.clear();
-            let done = decoder.decode(&body, delta, BODY_BYTES_MAX, &mut decoded);
-            done.map_err(|error| damaged(*number, error))?;
-            std::mem::swap(&mut body, &mut decoded);
+        while let Some((number, delta)) = way.pop() {
+            let mut made = None;
+            match delta {
+                Some(delta) => made = Some(decode_one(&mut decoder, &body, (number, &delta), max)),
+                None => {
+                    let mut see = |record: record::Body<'_>| {
+                        if let record::Body::Delta { delta, .. } = record {
+                            made = Some(decode_one(&mut decoder, &body, (number, delta), max));
+                        }
+                    };
+                    fetch(number, &mut see)?;
+                }
+            }
+            body = made.ok_or_else(|| damaged(number, Damage::Missing))??;
         }
         self.decoders
             .lock()
@@ -337,4 +428,35 @@ impl Records {
         let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
         decoders.pop().unwrap_or_default()
     }
+}
+
+/// Is shown the body of a record.
+pub(crate) type See<'s> = &'s mut dyn FnMut(record::Body<'_>);
+
+/// What was seen on the way to a whole record.
+enum Seen {
+    /// The whole record, decoded by the last delta.
+    Made(Vec<u8>),
+    /// The whole record, for a delta that was not kept.
+    Base(Vec<u8>),
+    /// A delta and its base.
+    Delta(u64, Option<Vec<u8>>),
+}
+
+/// Returns what the delta of a record makes of a base, if both have at most `max` bytes.
+fn decode_one(
+    decoder: &mut DeltaDecoder,
+    base: &[u8],
+    (number, delta): (u64, &[u8]),
+    max: usize,
+) -> Result<Vec<u8>, Error> {
+    let (_, length) = describe(delta).map_err(|error| damaged(number, error))?;
+    // A body that is too long for the format is damage.
+    if length <= BODY_BYTES_MAX {
+        Error::check_body(length.max(base.len()), max)?;
+    }
+    let mut made = Vec::new();
+    let decoded = decoder.decode(base, delta, BODY_BYTES_MAX, &mut made);
+    decoded.map_err(|error| damaged(number, error))?;
+    Ok(made)
 }

@@ -1,17 +1,19 @@
 //! Reads of a namespace as it was at one moment.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
-use super::records::{Generation, Records, StoredBody};
-use super::{lookup, many};
+use super::lookup::{self, At};
+use super::many;
+use super::records::{Generation, Records, See, StoredBody};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
 use crate::keys::{KeyFilter, KeyState};
+use crate::time::Time;
 use crate::versions::Version;
 
 /// Keys, or records, that an iterator reads ahead.
@@ -29,6 +31,8 @@ pub struct Record {
     /// The number of the record. A record that was written later has a larger number, in all
     /// namespaces of the store.
     pub number: u64,
+    /// When it was stored: see [`Version::time`].
+    pub time: Option<Time>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -51,14 +55,22 @@ impl View {
 
     /// Returns the body under a key; [`None`] if the key has none.
     pub(crate) fn get(&self, namespace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show(namespace, key, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body under a key to `found`, and returns whether the key has one.
+    pub(crate) fn show(&self, namespace: u32, key: &[u8], found: &mut dyn FnMut(Cow<'_, [u8]>)) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) else {
-            return Ok(None);
+            return Ok(false);
         };
         let (number, owner) = (entry.latest, (namespace, key, entry.versions));
-        let body = self
-            .records
-            .latest_body(&*self.engine, self.generation, number, owner)?;
-        live(number, body).map(Some)
+        let (read, generation) = (&*self.engine, self.generation);
+        match self.records.show_latest(read, generation, number, owner, found)? {
+            true => Ok(true),
+            false => Err(misplaced(number)),
+        }
     }
 
     /// Returns the latest records of several keys, in the order of `keys`; [`None`] for a key that has
@@ -71,17 +83,18 @@ impl View {
         let (mut asked, mut wanted) = (Vec::new(), Vec::new());
         for (key, places) in in_order {
             if let Some(entry) = self.entry(namespace, key)?.filter(|entry| !entry.deleted) {
-                asked.push(places);
+                asked.push((places, Time::stored(entry.time)));
                 wanted.push((entry.latest, (namespace, key, entry.versions)));
             }
         }
         let bodies = many::latest_bodies(&self.records, &*self.engine, self.generation, &wanted)?;
         let mut found = vec![None; keys.len()];
-        for (((number, (_, key, version)), places), body) in wanted.into_iter().zip(asked).zip(bodies) {
+        for (((number, (_, key, version)), (places, time)), body) in wanted.into_iter().zip(asked).zip(bodies) {
             let record = Record {
                 key: key.to_vec(),
                 version,
                 number,
+                time,
                 body: live(number, body)?,
             };
             let (last, others) = places.split_last().expect("each key has a place");
@@ -96,32 +109,85 @@ impl View {
         Ok(self.entry(namespace, key)?.as_ref().map(Version::latest_of))
     }
 
-    /// Returns all versions of a key, oldest first; none if there is no such key.
+    /// Returns the versions of a key that were not purged, oldest first; none if there is no such key.
     pub(crate) fn versions(&self, namespace: u32, key: &[u8]) -> Result<Vec<Version>, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
             return Ok(Vec::new());
         };
         let versions = lookup::versions(&*self.engine, &entry)?;
-        let version = |(version, entry): (u32, VersionEntry)| Version {
-            version,
-            number: entry.number,
-            deleted: entry.deleted,
-        };
+        let version = |(version, entry)| Version::of(version, &entry);
         Ok(versions.into_iter().map(version).collect())
     }
 
     /// Returns the body of a version, from 1; [`None`] if there is no such version, or if it
     /// deletes the key.
     pub(crate) fn get_version(&self, namespace: u32, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
+        let mut body = None;
+        self.show_version(namespace, key, version, &mut |found| body = Some(found.into_owned()))?;
+        Ok(body)
+    }
+
+    /// Shows the body of a version, from 1, to `found`. Returns false if there is no such version, or if it deletes the
+    /// key.
+    pub(crate) fn show_version(
+        &self,
+        namespace: u32,
+        key: &[u8],
+        version: u32,
+        found: &mut dyn FnMut(Cow<'_, [u8]>),
+    ) -> Result<bool, Error> {
         let Some(entry) = self.entry(namespace, key)? else {
-            return Ok(None);
+            return Ok(false);
         };
         if !(1..=entry.versions).contains(&version) {
-            return Ok(None);
+            return Ok(false);
         }
-        let VersionEntry { deleted, number } = lookup::version_entry(&*self.engine, &entry, version)?;
-        let body = self.records.body(&*self.engine, number, (namespace, key, version))?;
-        if body.is_none() != deleted {
+        let there = lookup::version_entry(&*self.engine, &entry, version)?;
+        let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
+        let owner = (namespace, key, version);
+        let is_shown = self.records.show(&*self.engine, number, owner, found)?;
+        if is_shown == deleted {
+            return Err(misplaced(number));
+        }
+        Ok(is_shown)
+    }
+
+    /// Returns the version of a key that was the latest at a time; [`None`] if it had none yet.
+    pub(crate) fn version_as_of(&self, namespace: u32, key: &[u8], time: Time) -> Result<Option<Version>, Error> {
+        match self.entry(namespace, key)? {
+            Some(entry) => self.version_of_entry(key, &entry, time),
+            None => Ok(None),
+        }
+    }
+
+    fn version_of_entry(&self, key: &[u8], entry: &KeyEntry, time: Time) -> Result<Option<Version>, Error> {
+        match lookup::version_at(&*self.engine, entry, time.as_millis())? {
+            At::Version(version, found) if found.purged => Err(purged(key, version)),
+            At::Version(version, found) => Ok(Some(Version::of(version, &found))),
+            At::Purged(version) => Err(purged(key, version)),
+            At::Unknown(version) => {
+                let key = key.to_vec();
+                Err(Error::TimeUnknown { key, version })
+            }
+            At::None => Ok(None),
+        }
+    }
+
+    /// Returns the body under a key at a time; [`None`] if it had none.
+    pub(crate) fn get_as_of(&self, namespace: u32, key: &[u8], time: Time) -> Result<Option<Vec<u8>>, Error> {
+        match self.version_as_of(namespace, key, time)? {
+            Some(version) => self.body_of(namespace, key, &version),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the body of a version of a key; [`None`] if it deletes the key.
+    fn body_of(&self, namespace: u32, key: &[u8], version: &Version) -> Result<Option<Vec<u8>>, Error> {
+        let number = version.number;
+        let body = self
+            .records
+            .body(&*self.engine, number, (namespace, key, version.version))?;
+        if body.is_none() != version.deleted {
             return Err(misplaced(number));
         }
         Ok(body)
@@ -133,6 +199,11 @@ impl View {
         }
         lookup::key_entry(&*self.engine, &key_of(namespace, key))
     }
+}
+
+fn purged(key: &[u8], version: u32) -> Error {
+    let key = key.to_vec();
+    Error::Purged { key, version }
 }
 
 fn misplaced(number: u64) -> Error {
@@ -267,7 +338,84 @@ impl<V: Borrow<View>> Scan<V> {
             key,
             version: entry.versions,
             number: entry.latest,
+            time: Time::stored(entry.time),
         }))
+    }
+}
+
+/// The versions that were the latest of their keys at a time and have a body, by key. Reads no record.
+pub(crate) struct KeysAsOf<V> {
+    keys: Keys<V>,
+    time: Time,
+}
+
+impl<V: Borrow<View>> KeysAsOf<V> {
+    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction, time: Time) -> Self {
+        let keys = Keys::new(view, namespace, range, direction, KeyFilter::All);
+        KeysAsOf { keys, time }
+    }
+
+    fn next_state(&mut self) -> Result<Option<KeyState>, Error> {
+        while let Some((key, entry)) = self.keys.next_entry()? {
+            let found = self.keys.view.borrow().version_of_entry(&key, &entry, self.time)?;
+            if let Some(latest) = found.filter(|version| !version.deleted) {
+                return Ok(Some(KeyState { key, latest }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<V: Borrow<View>> Iterator for KeysAsOf<V> {
+    type Item = Result<KeyState, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_state();
+        self.keys.ended |= next.as_ref().is_err_and(|error| !is_of_one_key(error));
+        next.transpose()
+    }
+}
+
+/// Returns whether an iterator goes on after an error: it says that one key has nothing to show, and no more.
+fn is_of_one_key(error: &Error) -> bool {
+    matches!(error, Error::Purged { .. } | Error::TimeUnknown { .. })
+}
+
+/// The records of these versions.
+pub(crate) struct ScanAsOf<V>(KeysAsOf<V>);
+
+impl<V: Borrow<View>> ScanAsOf<V> {
+    pub(crate) fn new(view: V, namespace: u32, range: KeyRange<'_>, direction: Direction, time: Time) -> Self {
+        ScanAsOf(KeysAsOf::new(view, namespace, range, direction, time))
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        let Some(KeyState { key, latest }) = self.0.next_state()? else {
+            return Ok(None);
+        };
+        let body = self
+            .0
+            .keys
+            .view
+            .borrow()
+            .body_of(self.0.keys.namespace, &key, &latest)?;
+        Ok(Some(Record {
+            body: live(latest.number, body)?,
+            key,
+            version: latest.version,
+            number: latest.number,
+            time: latest.time,
+        }))
+    }
+}
+
+impl<V: Borrow<View>> Iterator for ScanAsOf<V> {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_record();
+        self.0.keys.ended |= next.as_ref().is_err_and(|error| !is_of_one_key(error));
+        next.transpose()
     }
 }
 
@@ -403,7 +551,7 @@ impl<V: Borrow<View>> WrittenAfter<V> {
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, Error> {
-        let Some((written, _)) = self.0.next_written()? else {
+        let Some((written, entry)) = self.0.next_written()? else {
             return Ok(None);
         };
         let Written {
@@ -413,13 +561,14 @@ impl<V: Borrow<View>> WrittenAfter<V> {
             stored,
         } = written;
         let View { engine, records, .. } = self.0.view.borrow();
-        let fetch = |base| records.stored(&**engine, base, None);
+        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
         let stored = stored.ok_or_else(|| misplaced(number))?;
         Ok(Some(Record {
             body: live(number, records.decode(number, stored, fetch)?)?,
             key,
             version,
             number,
+            time: Time::stored(entry.time),
         }))
     }
 }

@@ -53,7 +53,8 @@ impl LaterDeltas {
         {
             self.until = entries.position();
             if let LogEntry::Rewrites { rewrites, .. } = LogEntry::decode(&entry)? {
-                for (number, base) in rewrites {
+                // Others are stored whole.
+                for (number, base) in rewrites.into_iter().filter(|(number, base)| number != base) {
                     // The newest of several deltas: the others are further back in the chain.
                     let known = self.by_base.entry(base).or_default();
                     *known = (*known).max(number);

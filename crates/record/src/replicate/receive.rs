@@ -254,7 +254,10 @@ impl Receiver {
                     }
                 }
                 LogEntry::Namespace { versions_kept, .. } => namespaces.add(*versions_kept),
-                LogEntry::Rewrites { .. } | LogEntry::Truncated { .. } | LogEntry::Promoted { .. } => {}
+                LogEntry::Retention { .. }
+                | LogEntry::Rewrites { .. }
+                | LogEntry::Truncated { .. }
+                | LogEntry::Promoted { .. } => {}
             }
             received.push(ReceivedEntry { entry, operations });
         }
@@ -342,7 +345,7 @@ fn missing(field: &'static str) -> Error {
 /// Returns the numbers of the records with bodies that an entry names, with their operations.
 fn written(entry: &LogEntry) -> impl Iterator<Item = (u64, &LogOperation)> {
     let (mut number, operations) = match entry {
-        LogEntry::Batch { record, operations } => (*record, &operations[..]),
+        LogEntry::Batch { record, operations, .. } => (*record, &operations[..]),
         _ => (0, &[][..]),
     };
     operations.iter().filter_map(move |operation| {
@@ -396,6 +399,7 @@ impl<'s> Namespaces<'s> {
             LogChange::Body { .. } => Change::Put(bodies.next().ok_or_else(|| missing("bodies of a message"))?),
             LogChange::Deletion | LogChange::Removal => Change::Delete,
             LogChange::Purge => Change::Purge,
+            LogChange::PurgeVersions { from, to } => Change::PurgeVersions { from, to },
         };
         let name = format!("number {number}").into();
         let target = Target {
@@ -411,6 +415,8 @@ impl<'s> Namespaces<'s> {
             key,
             change,
             like,
+            time: said.time,
+            expires: said.expires,
         })
     }
 }

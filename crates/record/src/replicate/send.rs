@@ -329,7 +329,7 @@ impl Sender {
         while (gathered.entries.is_empty() || !gathered.is_full(self.message_bytes))
             && let Some((entry, digest)) = entries.next(read)?
         {
-            if let LogEntry::Batch { record, operations } = LogEntry::decode(&entry)? {
+            if let LogEntry::Batch { record, operations, .. } = LogEntry::decode(&entry)? {
                 self.gather_bodies(read, record, &operations, whole, &mut gathered)?;
             }
             gathered.bytes += entry.len();

@@ -1,17 +1,21 @@
 //! Several changes that are made together.
 
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::namespace::Namespace;
 use super::shared::Shared;
 use crate::condition::Condition;
 use crate::error::Error;
+use crate::time::Time;
 use crate::write::request::{Change, Changes, Operation, Requirement};
 
 /// Changes in any namespaces of one store, and conditions. [`Store::commit`](crate::Store::commit)
 /// makes all changes if all conditions hold, or else none.
 ///
-/// They take effect in order: a later change or condition sees the changes before it.
+/// They take effect in order: a later change or condition sees the changes before it. A body that you own
+/// (`Vec<u8>`) is not copied.
 ///
 /// ```
 /// use ibid_record::{Batch, Options, Store, Versions};
@@ -42,18 +46,18 @@ impl Batch {
     }
 
     /// Stores `body` under `key`, which must have none.
-    pub fn insert(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Insert(body.into()))
+    pub fn insert<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Insert(body.into().into_owned()))
     }
 
     /// Stores `body` under `key`, which must have a body.
-    pub fn update(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Update(body.into()))
+    pub fn update<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Update(body.into().into_owned()))
     }
 
     /// Stores `body` under `key`, whether it has a body or not.
-    pub fn put(&mut self, namespace: &Namespace, key: &[u8], body: &[u8]) -> &mut Self {
-        self.push(namespace, key, Change::Put(body.into()))
+    pub fn put<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
+        self.push(namespace, key, Change::Put(body.into().into_owned()))
     }
 
     /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is
@@ -65,6 +69,36 @@ impl Batch {
     /// Removes `key` with all its versions. It must have at least one; a deletion counts.
     pub fn purge(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
         self.push(namespace, key, Change::Purge)
+    }
+
+    /// Removes some versions of `key`, before the latest: see [`Namespace::purge_versions`].
+    pub fn purge_versions(&mut self, namespace: &Namespace, key: &[u8], versions: RangeInclusive<u32>) -> &mut Self {
+        let (from, to) = versions.into_inner();
+        self.push(namespace, key, Change::PurgeVersions { from, to })
+    }
+
+    /// Gives the version that the last change stores this time, instead of that of the commit. It must
+    /// not be before the time of the key's version before it.
+    ///
+    /// A time in the future is not refused. The key's next version gets at least the same.
+    pub fn at(&mut self, time: Time) -> &mut Self {
+        if let Some((_, operation)) = self.operations.last_mut() {
+            operation.time = time.as_millis();
+        }
+        self
+    }
+
+    /// Lets the body of the last change expire at a time: the key is removed then, with all its
+    /// versions, as [`Retention::lifetime`](crate::Retention::lifetime) does. The next version of the
+    /// key has its own time, or none. The store removes keys in the background: a key may be there for
+    /// a few minutes longer.
+    pub fn expire_at(&mut self, time: Time) -> &mut Self {
+        if let Some((_, operation)) = self.operations.last_mut()
+            && operation.change.body().is_some()
+        {
+            operation.expires = time.as_millis();
+        }
+        self
     }
 
     /// Makes the batch depend on the state of a key: if it is in another one, the batch is refused

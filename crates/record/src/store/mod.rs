@@ -27,6 +27,8 @@ use crate::engine::{Engine, LostCommits};
 use crate::error::Error;
 use crate::log::{Log, state};
 use crate::read::namespaces::{self, StoredNamespace};
+use crate::retention::{self, Expiring, Sweeper};
+use crate::time::Time;
 use crate::versions::Versions;
 use crate::write::request::{Command, Durability, LogCommand, Outcome};
 use crate::write::{oplog, truncate};
@@ -271,7 +273,7 @@ impl Store {
     /// threads may read and write meanwhile; their changes are not checked.
     ///
     /// # Errors
-    /// [`Error::Engine`] if the disk fails. Damage is no error here: it is in the report.
+    /// [`Error::Engine`] if the disk fails; [`Error::BodyTooLong`]. Damage is no error here: it is in the report.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -286,7 +288,7 @@ impl Store {
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
         let (snapshot, _) = self.shared.complete_snapshot()?;
-        audit::verify(&*snapshot, progress)
+        audit::verify(&*snapshot, self.shared.records.body_bytes_max(), progress)
     }
 
     /// Counts everything that is committed now. Calls `progress` with the number of bytes read
@@ -352,8 +354,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
-    /// [`Error::WriterEnded`], [`Error::Damaged`]. Records that were compressed before the error stay
-    /// compressed, and nothing is lost.
+    /// [`Error::WriterEnded`], [`Error::Damaged`], [`Error::BodyTooLong`]. Records that were compressed before the
+    /// error stay compressed, and nothing is lost.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -374,7 +376,39 @@ impl Store {
         shared.complete_snapshot()?;
         self.finish_encoding()?;
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
-        compact::compact(engine, &shared.records, numbers, shared.writer()?, progress)
+        let interval = shared.interval;
+        compact::compact(engine, &shared.records, numbers, shared.writer()?, interval, progress)
+    }
+
+    /// Removes what namespaces no longer keep at a time, in small commits. Shows each key to `each`
+    /// before, which may stop the work. The store does the same in the background; with a
+    /// time before that of the system's clock, this removes less, and with a later one more.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`], [`Error::IsReplica`] and the other errors of a change. What was removed before
+    /// the error is removed.
+    pub fn expire(&self, at: Time, each: &mut dyn FnMut(Expiring) -> ControlFlow<()>) -> Result<(), Error> {
+        let (snapshot, _) = self.shared.complete_snapshot()?;
+        state::check_primary(state::read(&*snapshot)?.as_ref())?;
+        Sweeper::new(self.shared.engine.clone(), self.shared.writer()?.clone()).sweep(at, each)
+    }
+
+    /// Shows what [`expire`](Self::expire) would remove at a time to `each`, until it breaks.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`], [`Error::Damaged`], [`Error::Engine`].
+    pub fn expiring(&self, at: Time, each: &mut dyn FnMut(Expiring) -> ControlFlow<()>) -> Result<(), Error> {
+        retention::each_expiring(&*self.shared.complete_snapshot()?.0, at, each)
+    }
+
+    /// Returns the last time that the store knows of: up to which what is no longer kept was removed, or,
+    /// if nothing ever was, the last of a version in a namespace that does not keep everything. A clock
+    /// that shows a much later one may be wrong.
+    ///
+    /// # Errors
+    /// As [`expiring`](Self::expiring).
+    pub fn last_known_time(&self) -> Result<Option<Time>, Error> {
+        retention::last_known(&*self.shared.complete_snapshot()?.0)
     }
 
     /// Returns the state of the store's log; [`None`] if it has none.

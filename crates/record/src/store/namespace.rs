@@ -1,15 +1,19 @@
 //! A namespace of a store.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
 use crate::keys::{KeyFilter, KeyState};
-use crate::read::view::{Keys, KeysWrittenAfter, Record, Scan, WrittenAfter};
+use crate::read::namespaces;
+use crate::read::view::{Keys, KeysAsOf, KeysWrittenAfter, Record, Scan, ScanAsOf, WrittenAfter};
+use crate::retention::Retention;
+use crate::time::Time;
 use crate::versions::{Version, Versions};
-use crate::write::request::{Change, Changes, Operation, Target};
+use crate::write::request::{Change, Changes, Command, Durability, Operation, Target};
 
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
@@ -89,12 +93,78 @@ impl Namespace {
         self.commit(key, Change::Purge).map(drop)
     }
 
+    /// Removes some versions of `key`, before the latest, from the first to the last. The numbers of
+    /// the others do not change. Versions that were purged before count as removed. Nothing leads to a
+    /// removed version any more; what it had in the store's files is overwritten by the next
+    /// [`Store::compact`](crate::Store::compact).
+    ///
+    /// If the store has a log, that still names the version, and keeps its bytes for replicas until
+    /// [`Store::truncate_log`](crate::Store::truncate_log) removes what it says.
+    ///
+    /// # Errors
+    /// [`Error::LatestStays`], [`Error::VersionsNotKept`], [`Error::NoSuchKey`], [`Error::OutOfRange`] for
+    /// an empty range; otherwise as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use ibid_record::{Error, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// for body in ["in the same place", "a secret", "in the very same place"] {
+    ///     pages.put(b"ibid", body.as_bytes())?;
+    /// }
+    /// pages.purge_versions(b"ibid", 2..=2)?;
+    /// let left: Vec<u32> = pages.versions(b"ibid")?.iter().map(|version| version.version).collect();
+    /// assert_eq!(left, [1, 3]);
+    /// assert!(matches!(pages.get_version(b"ibid", 2), Err(Error::Purged { version: 2, .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn purge_versions(&self, key: &[u8], versions: RangeInclusive<u32>) -> Result<(), Error> {
+        let (from, to) = versions.into_inner();
+        self.commit(key, Change::PurgeVersions { from, to }).map(drop)
+    }
+
+    /// Sets what the namespace keeps, for good. What it no longer keeps is removed in the background,
+    /// while the store is open, or by [`Store::expire`](crate::Store::expire).
+    ///
+    /// # Errors
+    /// [`Error::VersionsNotKept`] if it is about versions, in a namespace that does not keep them;
+    /// [`Error::OutOfRange`] for zeros; otherwise as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use ibid_record::{Options, Retention, Store, Time, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// for version in 1..=5 {
+    ///     pages.put(b"ibid", format!("version {version}").as_bytes())?;
+    /// }
+    /// pages.set_retention(Retention::default().with_versions(2))?;
+    /// store.expire(Time::now(), &mut |_| std::ops::ControlFlow::Continue(()))?;
+    /// assert_eq!(pages.versions(b"ibid")?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_retention(&self, retention: Retention) -> Result<(), Error> {
+        let entry = retention.entry(&self.name, self.versions)?;
+        let command = Command::SetRetention(self.target(), entry);
+        self.store.ask(command, Durability::Sync).map(drop)
+    }
+
+    /// Returns what the namespace keeps.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn retention(&self) -> Result<Retention, Error> {
+        let found = namespaces::by_number(&*self.store.complete_snapshot()?.0, self.number)?;
+        Ok(found.map_or(Retention::default(), |(_, entry)| Retention::of(entry.retention)))
+    }
+
     /// Returns the body under `key`; [`None`] if it has none.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`]. All
-    /// methods that read return these errors.
+    /// [`Error::BodyTooLong`]; [`Error::Incomplete`] in a replica that is receiving all contents;
+    /// [`Error::Engine`]. All methods that read return these errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get(self.number, key)
     }
@@ -128,7 +198,7 @@ impl Namespace {
         self.view()?.latest(self.number, key)
     }
 
-    /// Returns all versions of a key, oldest first; none if there is no such key.
+    /// Returns the versions of a key that were not purged, oldest first; none if there is no such key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -140,9 +210,46 @@ impl Namespace {
     /// deletes the key.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// [`Error::Purged`]; otherwise as [`get`](Self::get).
     pub fn get_version(&self, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get_version(self.number, key, version)
+    }
+
+    /// Returns the body that `key` had at a time: that of the last version stored then or before.
+    /// [`None`] if it had none.
+    ///
+    /// # Errors
+    /// [`Error::Purged`] if that version was purged; [`Error::TimeUnknown`] if it may be one without a
+    /// time; [`Error::VersionsNotKept`] in a namespace that keeps only the latest versions; otherwise as
+    /// [`get`](Self::get).
+    ///
+    /// ```
+    /// use ibid_record::{Batch, Options, Store, Time, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// let (noon, one) = (Time::from_millis(1_795_262_400_000)?, Time::from_millis(1_795_266_000_000)?);
+    /// let mut batch = Batch::new();
+    /// batch.put(&pages, b"ibid", b"in the same place").at(noon);
+    /// batch.put(&pages, b"ibid", b"in the very same place").at(one);
+    /// store.commit(batch)?;
+    /// let body = pages.get_as_of(b"ibid", Time::from_millis(one.as_millis() - 1)?)?;
+    /// assert_eq!(body.as_deref(), Some(&b"in the same place"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_as_of(&self, key: &[u8], time: Time) -> Result<Option<Vec<u8>>, Error> {
+        self.check_versions_kept()?;
+        self.view()?.get_as_of(self.number, key, time)
+    }
+
+    /// Returns the version of a key that was the latest at a time, which may be a deletion; [`None`] if
+    /// it had none yet. Reads no record.
+    ///
+    /// # Errors
+    /// As [`get_as_of`](Self::get_as_of).
+    pub fn version_as_of(&self, key: &[u8], time: Time) -> Result<Option<Version>, Error> {
+        self.check_versions_kept()?;
+        self.view()?.version_as_of(self.number, key, time)
     }
 
     /// Returns an iterator over the records whose keys are in a range, in the order of the keys'
@@ -202,6 +309,37 @@ impl Namespace {
         filter: KeyFilter,
     ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
         Ok(Keys::new(self.view()?, self.number, range, direction, filter))
+    }
+
+    /// Returns an iterator over the records that were the latest of their keys at a time, as
+    /// [`scan`](Self::scan) would have shown them then. After [`Error::Purged`] and
+    /// [`Error::TimeUnknown`], which say that nothing can be shown of one key, it goes on with the next.
+    ///
+    /// # Errors
+    /// As [`get_as_of`](Self::get_as_of), for this call and for each record.
+    pub fn scan_as_of(
+        &self,
+        range: KeyRange<'_>,
+        direction: Direction,
+        time: Time,
+    ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<>, Error> {
+        self.check_versions_kept()?;
+        Ok(ScanAsOf::new(self.view()?, self.number, range, direction, time))
+    }
+
+    /// Returns an iterator over the keys that had a body at a time, with the versions that were the
+    /// latest then: see [`scan_as_of`](Self::scan_as_of). It reads no record.
+    ///
+    /// # Errors
+    /// As [`get_as_of`](Self::get_as_of), for this call and for each key.
+    pub fn keys_as_of(
+        &self,
+        range: KeyRange<'_>,
+        direction: Direction,
+        time: Time,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<>, Error> {
+        self.check_versions_kept()?;
+        Ok(KeysAsOf::new(self.view()?, self.number, range, direction, time))
     }
 
     /// Returns an iterator over the keys whose latest versions were written after the record
@@ -267,6 +405,19 @@ impl Namespace {
             key: key.to_vec(),
             change,
             like: None,
+            time: 0,
+            expires: 0,
+        }
+    }
+
+    /// Refuses a namespace of which nothing says what it was before.
+    pub(super) fn check_versions_kept(&self) -> Result<(), Error> {
+        match self.versions {
+            Versions::Kept => Ok(()),
+            Versions::Latest => {
+                let namespace = self.name.to_string();
+                Err(Error::VersionsNotKept { namespace })
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! The options with which a store is opened.
 
+use std::time::Duration;
+
+use ibid_format::record::BODY_BYTES_MAX;
+
 use crate::compact::Compacting;
 use crate::encode::Encoding;
 use crate::write::request::Durability;
@@ -35,6 +39,9 @@ pub struct Options {
     /// Memory for decompressed records, bytes: seven eighths for latest versions, one eighth for
     /// frames.
     pub frame_cache_bytes: usize,
+    /// Longest body that is read, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong). To read one
+    /// takes up to four times its length of memory, and to compact the store up to six times.
+    pub body_bytes_max: usize,
     /// The durability of changes that do not have their own.
     pub durability: Durability,
     /// How records that resemble each other are stored as deltas.
@@ -48,20 +55,28 @@ pub struct Options {
     /// does](crate::Store::truncate_log), and a replica that needs them takes all contents instead.
     /// [`None`] keeps all entries. How many are enough depends on how long a replica may be away.
     pub log_entries_max: Option<u64>,
+    /// How long to wait between two looks at what namespaces no longer keep, which is removed then:
+    /// [`Namespace::set_retention`](crate::Namespace::set_retention). After a look that took long the
+    /// wait is ten times as long as that. [`None`] removes nothing by itself. A replica removes what
+    /// its primary does.
+    pub retention_interval: Option<Duration>,
 }
 
 impl Default for Options {
-    /// redb, caches of 64 and 16 MiB, [`Durability::Sync`], [`Encoding::default`], [`Compacting::default`], and no log.
+    /// redb, caches of 64 and 16 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`],
+    /// [`Compacting::default`], no log, and a look at what is no longer kept each minute.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
             cache_bytes: 64 << 20,
             frame_cache_bytes: 16 << 20,
+            body_bytes_max: BODY_BYTES_MAX,
             durability: Durability::Sync,
             encoding: Encoding::default(),
             compacting: Compacting::default(),
             oplog: false,
             log_entries_max: None,
+            retention_interval: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -86,6 +101,12 @@ impl Options {
             frame_cache_bytes,
             ..self
         }
+    }
+
+    /// Sets [`body_bytes_max`](Self::body_bytes_max).
+    #[must_use]
+    pub fn with_body_bytes_max(self, body_bytes_max: usize) -> Self {
+        Options { body_bytes_max, ..self }
     }
 
     /// Sets [`durability`](Self::durability).
@@ -117,6 +138,15 @@ impl Options {
     pub fn with_log_entries_max(self, log_entries_max: impl Into<Option<u64>>) -> Self {
         Options {
             log_entries_max: log_entries_max.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`retention_interval`](Self::retention_interval), to a duration or [`None`].
+    #[must_use]
+    pub fn with_retention_interval(self, retention_interval: impl Into<Option<Duration>>) -> Self {
+        Options {
+            retention_interval: retention_interval.into(),
             ..self
         }
     }

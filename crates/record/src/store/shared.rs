@@ -4,8 +4,10 @@ use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+
+use ibid_delta::Interval;
 
 use super::{Options, folder};
 use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeeperProgress};
@@ -15,6 +17,7 @@ use crate::error::Error;
 use crate::log::{Completeness, state};
 use crate::read::records::{Generation, Records};
 use crate::read::view::View;
+use crate::retention::Sweeper;
 use crate::write::execute::State;
 use crate::write::feed::Feed;
 use crate::write::handle::WriterHandle;
@@ -35,6 +38,8 @@ pub(crate) struct Shared {
     compacting: Compacting,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,
+    /// How densely records are searched for copies.
+    pub(super) interval: Interval,
     /// [`None`] only while it is dropped, which ends the writer.
     writer: Option<WriterHandle>,
     writer_thread: Option<JoinHandle<()>>,
@@ -42,20 +47,27 @@ pub(crate) struct Shared {
     pub(super) feed: Option<Arc<Feed>>,
     encoder_thread: Option<JoinHandle<()>>,
     keeper_thread: Option<JoinHandle<()>>,
+    /// Dropping it ends the thread that removes what is no longer kept.
+    sweeping: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl Shared {
     /// Opens the store in an engine, and starts its threads. `path` is for messages.
     pub(super) fn open(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
-        let next = folder::begin(path, &*engine)?;
+        let (next, is_of_version_1) = folder::begin(path, &*engine)?;
         let log = oplog::begin(&*engine, next, options.oplog)?;
         let completeness = Arc::new(Completeness::of(log.as_ref()));
         // A replica stores the deltas that its primary's encoder found.
         let encodes = options.encoding.enabled && state::check_primary(log.as_ref()).is_ok();
-        let feed = encodes.then(|| Arc::new(Feed::default()));
+        let feed = encodes.then(|| Arc::new(Feed::new(options.encoding.source_cache_bytes)));
         let frame_bytes = options.frame_cache_bytes / 8;
-        let records = Arc::new(Records::new(frame_bytes, options.frame_cache_bytes - frame_bytes));
+        let records = Records::new(
+            frame_bytes,
+            options.frame_cache_bytes - frame_bytes,
+            options.body_bytes_max,
+        );
+        let records = Arc::new(records);
         let tally = Arc::new(Tally::default());
         let activity = Arc::new(Activity::new(next.record, options.encoding.lag_bytes_max));
         let (requests, queue) = sync_channel(QUEUE);
@@ -66,6 +78,7 @@ impl Shared {
             requests: queue,
             feed: feed.clone(),
             state: State { next, log },
+            is_of_version_1,
             completeness: completeness.clone(),
             interval: options.encoding.interval,
             log_entries_max: options.log_entries_max,
@@ -82,17 +95,25 @@ impl Shared {
             compacting: options.compacting,
             completeness,
             durability: options.durability,
+            interval: options.encoding.interval,
             writer: Some(handle.clone()),
             writer_thread: Some(writer_thread),
             feed,
             encoder_thread: None,
             keeper_thread: None,
+            sweeping: None,
         };
         if !options.compacting.enabled {
             shared.activity.has_no_keeper();
         } else {
             let keeper = shared.keeper(handle.clone());
             shared.keeper_thread = Some(spawn(path, "ibid-compact", move || keeper.run())?);
+        }
+        if let Some(interval) = options.retention_interval {
+            let sweeper = Sweeper::new(shared.engine.clone(), handle.clone());
+            let (ends, ended) = sync_channel(0);
+            let thread = spawn(path, "ibid-retain", move || sweeper.run(interval, &ended))?;
+            shared.sweeping = Some((ends, thread));
         }
         if let Some(feed) = shared.feed.clone() {
             let (engine, records) = (shared.engine.clone(), shared.records.clone());
@@ -168,10 +189,14 @@ fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Resul
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // These end first, because they send commands to the writer.
+        // These end before the writer, because they send commands to it.
         self.activity.end();
         if let Some(keeper) = self.keeper_thread.take() {
             let _ = keeper.join();
+        }
+        if let Some((ends, sweeper)) = self.sweeping.take() {
+            drop(ends);
+            let _ = sweeper.join();
         }
         if let Some(feed) = &self.feed {
             feed.end();

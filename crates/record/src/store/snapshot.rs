@@ -7,7 +7,8 @@ use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
 use crate::keys::{KeyFilter, KeyState};
-use crate::read::view::{Keys, KeysWrittenAfter, Record, Scan, View, WrittenAfter};
+use crate::read::view::{Keys, KeysAsOf, KeysWrittenAfter, Record, Scan, ScanAsOf, View, WrittenAfter};
+use crate::time::Time;
 use crate::versions::Version;
 
 /// Everything that was committed at one moment; [`Store::snapshot`](crate::Store::snapshot) makes
@@ -41,9 +42,49 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the stored bytes are not those that were written;
-    /// [`Error::ForeignNamespace`]; [`Error::Engine`]. All methods return these errors.
+    /// [`Error::ForeignNamespace`]; [`Error::BodyTooLong`]; [`Error::Engine`]. All methods return these errors.
     pub fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view_of(namespace)?.get(namespace.number(), key)
+    }
+
+    /// Shows the body under `key` to `found`, and returns whether it has one. A body that is stored whole is not
+    /// copied, so this takes less memory than [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Latest)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// let (mut out, mut written) = (Vec::new(), Ok(()));
+    /// assert!(store.snapshot()?.show(&pages, b"ibid", &mut |body| written = out.write_all(body))?);
+    /// written?;
+    /// assert_eq!(out, b"in the same place");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn show(&self, namespace: &Namespace, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
+        let view = self.view_of(namespace)?;
+        view.show(namespace.number(), key, &mut |body| found(&body))
+    }
+
+    /// Shows the body of a version, from 1, to `found`, as [`show`](Self::show) does. Returns false if there is no such
+    /// version, or if it deletes the key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn show_version(
+        &self,
+        namespace: &Namespace,
+        key: &[u8],
+        version: u32,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, Error> {
+        let view = self.view_of(namespace)?;
+        view.show_version(namespace.number(), key, version, &mut |body| found(&body))
     }
 
     /// Returns the latest records under several keys, in the order of `keys`: see
@@ -64,7 +105,7 @@ impl Snapshot {
         self.view_of(namespace)?.latest(namespace.number(), key)
     }
 
-    /// Returns all versions of a key, oldest first; none if there is no such key. A key in a
+    /// Returns the versions of a key that were not purged, oldest first; none if there is no such key. A key in a
     /// namespace that does not keep versions has at most one.
     ///
     /// # Errors
@@ -77,9 +118,28 @@ impl Snapshot {
     /// deletes the key.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// [`Error::Purged`]; otherwise as [`get`](Self::get).
     pub fn get_version(&self, namespace: &Namespace, key: &[u8], version: u32) -> Result<Option<Vec<u8>>, Error> {
         self.view_of(namespace)?.get_version(namespace.number(), key, version)
+    }
+
+    /// Returns the body that `key` had at a time: see [`Namespace::get_as_of`]. A snapshot has no version
+    /// that was stored later, whatever its time.
+    ///
+    /// # Errors
+    /// As [`Namespace::get_as_of`].
+    pub fn get_as_of(&self, namespace: &Namespace, key: &[u8], time: Time) -> Result<Option<Vec<u8>>, Error> {
+        namespace.check_versions_kept()?;
+        self.view_of(namespace)?.get_as_of(namespace.number(), key, time)
+    }
+
+    /// Returns the version of a key that was the latest at a time: see [`Namespace::version_as_of`].
+    ///
+    /// # Errors
+    /// As [`Namespace::get_as_of`].
+    pub fn version_as_of(&self, namespace: &Namespace, key: &[u8], time: Time) -> Result<Option<Version>, Error> {
+        namespace.check_versions_kept()?;
+        self.view_of(namespace)?.version_as_of(namespace.number(), key, time)
     }
 
     /// Returns an iterator over the records whose keys are in a range: see [`Namespace::scan`].
@@ -114,6 +174,39 @@ impl Snapshot {
     ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<'_>, Error> {
         let (view, number) = (self.view_of(namespace)?, namespace.number());
         Ok(Keys::new(view, number, range, direction, filter))
+    }
+
+    /// Returns an iterator over the records that were the latest of their keys at a time: see
+    /// [`Namespace::scan_as_of`].
+    ///
+    /// # Errors
+    /// As [`Namespace::get_as_of`], for this call and for each record.
+    pub fn scan_as_of(
+        &self,
+        namespace: &Namespace,
+        range: KeyRange<'_>,
+        direction: Direction,
+        time: Time,
+    ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<'_>, Error> {
+        namespace.check_versions_kept()?;
+        let (view, number) = (self.view_of(namespace)?, namespace.number());
+        Ok(ScanAsOf::new(view, number, range, direction, time))
+    }
+
+    /// Returns an iterator over the keys that had a body at a time: see [`Namespace::keys_as_of`].
+    ///
+    /// # Errors
+    /// As [`Namespace::get_as_of`], for this call and for each key.
+    pub fn keys_as_of(
+        &self,
+        namespace: &Namespace,
+        range: KeyRange<'_>,
+        direction: Direction,
+        time: Time,
+    ) -> Result<impl Iterator<Item = Result<KeyState, Error>> + use<'_>, Error> {
+        namespace.check_versions_kept()?;
+        let (view, number) = (self.view_of(namespace)?, namespace.number());
+        Ok(KeysAsOf::new(view, number, range, direction, time))
     }
 
     /// Returns an iterator over the keys whose latest versions were written after the record

@@ -9,13 +9,14 @@ use ibid_format::record::{
     self, Body, KeyEntry, NextNumbers, Record, VersionEntry, VersionGroup, key_of, version_group_key,
 };
 
-use super::references;
 use super::request::{Change, Operation, Prior, Requirement, Written};
+use super::{namespace, references};
 use crate::condition::Condition;
 use crate::engine::{Read, Table, Transaction};
-use crate::error::Error;
+use crate::error::{Damage, Error};
 use crate::read::lookup;
 use crate::read::records::Records;
+use crate::time::Time;
 use crate::versions::Version;
 
 /// Why a command was not done.
@@ -35,21 +36,22 @@ struct KeyChange {
     after: Option<KeyEntry>,
 }
 
-/// Applies all of `operations`, if all of `requirements` hold. Returns for each operation the record
-/// that it wrote, if it wrote one.
+/// Applies all of `operations`, if all of `requirements` hold. Records without a time of their own get `now`,
+/// milliseconds since 1970, or 0 if it is unknown. Returns for each operation the record that it wrote, if it wrote
+/// one.
 pub(crate) fn apply_batch(
     transaction: &mut dyn Transaction,
     records: &Records,
     next: &mut NextNumbers,
+    now: u64,
     operations: &[Operation],
     requirements: &[Requirement],
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
-    let changes = plan(transaction, &mut numbers, operations, requirements).map_err(Failure::Refused)?;
-    let mut encoded = Vec::new();
+    let changes = plan(transaction, &mut numbers, now, operations, requirements).map_err(Failure::Refused)?;
     let mut written = Vec::with_capacity(changes.len());
     for (change, operation) in changes.iter().zip(operations) {
-        written.push(write(transaction, records, change, operation, &mut encoded).map_err(Failure::Undone)?);
+        written.push(write(transaction, records, change, operation).map_err(Failure::Undone)?);
     }
     *next = numbers;
     Ok(written)
@@ -73,6 +75,7 @@ impl Planned<'_> {
 fn plan(
     read: &dyn Read,
     next: &mut NextNumbers,
+    now: u64,
     operations: &[Operation],
     requirements: &[Requirement],
 ) -> Result<Vec<KeyChange>, Error> {
@@ -90,7 +93,7 @@ fn plan(
         check_length("record body", operation.body_bytes(), record::BODY_BYTES_MAX)?;
         let stored_key = key_of(operation.target.number, &operation.key);
         let before = planned.entry(&stored_key)?;
-        let after = entry_after(operation, before, next)?;
+        let after = entry_after(operation, before, next, now)?;
         planned.changed.insert(stored_key.clone(), after);
         changes.push(KeyChange {
             stored_key,
@@ -140,6 +143,7 @@ fn entry_after(
     operation: &Operation,
     before: Option<KeyEntry>,
     next: &mut NextNumbers,
+    now: u64,
 ) -> Result<Option<KeyEntry>, Error> {
     let (namespace, key) = (operation.target.name.to_string(), operation.key.clone());
     let live = before.is_some_and(|entry| !entry.deleted);
@@ -148,9 +152,14 @@ fn entry_after(
         Change::Update(_) | Change::Delete if !live => return Err(Error::NoSuchKey { namespace, key }),
         Change::Purge if before.is_none() => return Err(Error::NoSuchKey { namespace, key }),
         Change::Purge => return Ok(None),
+        Change::PurgeVersions { from, to } => {
+            let before = before.ok_or(Error::NoSuchKey { namespace, key })?;
+            return after_purge(operation, before, from, to).map(Some);
+        }
         Change::Delete if !operation.target.versions_kept => return Ok(None),
         _ => {}
     }
+    let time = time_of(operation, before, now)?;
     let number = next.record;
     let further = Some(number + 1).filter(|_| number <= record::NUMBER_MAX);
     next.record = further.ok_or(Error::OutOfRange {
@@ -164,6 +173,9 @@ fn entry_after(
         lineage: number,
         versions: 1,
         latest: number,
+        time,
+        oldest: 1,
+        expires: operation.expires,
     };
     let Some(before) = before.filter(|_| operation.target.versions_kept) else {
         return Ok(Some(first));
@@ -178,8 +190,52 @@ fn entry_after(
         deleted: operation.change.body().is_none(),
         lineage: before.lineage,
         versions,
-        latest: number,
+        oldest: before.oldest,
+        ..first
     }))
+}
+
+/// Returns the time of the record that an operation writes: never before that of the key's latest.
+fn time_of(operation: &Operation, before: Option<KeyEntry>, now: u64) -> Result<u64, Error> {
+    let latest = before.map_or(0, |entry| entry.time);
+    match (Time::stored(operation.time), Time::stored(latest)) {
+        (None, _) => Ok(latest.max(now)),
+        (Some(given), Some(latest)) if given < latest => Err(Error::TimeRunsBackward {
+            namespace: operation.target.name.to_string(),
+            key: operation.key.clone(),
+            given,
+            latest,
+        }),
+        (Some(given), _) => Ok(given.as_millis()),
+    }
+}
+
+/// Returns the entry of a key after versions were purged.
+fn after_purge(operation: &Operation, before: KeyEntry, from: u32, to: u32) -> Result<KeyEntry, Error> {
+    let namespace = operation.target.name.to_string();
+    if !operation.target.versions_kept {
+        return Err(Error::VersionsNotKept { namespace });
+    }
+    if from == 0 || to < from {
+        let (field, min, max) = ("first of the versions to purge", 1, to.into());
+        let found = from.into();
+        return Err(Error::OutOfRange { field, min, max, found });
+    }
+    if to >= before.versions {
+        return Err(Error::LatestStays {
+            namespace,
+            key: operation.key.clone(),
+            version: to,
+            latest: before.versions,
+        });
+    }
+    let is_oldest = from <= before.oldest;
+    let oldest = if is_oldest {
+        before.oldest.max(to + 1)
+    } else {
+        before.oldest
+    };
+    Ok(KeyEntry { oldest, ..before })
 }
 
 /// Writes one operation as it was planned.
@@ -188,57 +244,123 @@ fn write(
     records: &Records,
     change: &KeyChange,
     operation: &Operation,
-    encoded: &mut Vec<u8>,
 ) -> Result<Option<Written>, Error> {
     if let Some(before) = &change.before
         && (change.after.is_none() || !operation.target.versions_kept)
     {
-        remove_versions(transaction, records, before)?;
+        let is_purge = matches!(operation.change, Change::Purge);
+        remove_versions(transaction, records, before, is_purge)?;
     }
     let Some(after) = &change.after else {
         transaction.delete(Table::Keys, &change.stored_key)?;
         return Ok(None);
     };
+    if let (Change::PurgeVersions { from, to }, Some(before)) = (&operation.change, &change.before) {
+        purge_versions(transaction, records, before, after, (*from, *to))?;
+        put_entry(transaction, &change.stored_key, after)?;
+        return Ok(None);
+    }
+    if operation.expires > 0 {
+        namespace::note_expiring(transaction, operation.target.number)?;
+    }
     let record = Record {
         namespace: operation.target.number,
         version: after.versions,
         key: &operation.key,
         body: operation.change.body().map_or(Body::Deleted, Body::Whole),
     };
-    encoded.clear();
     let valid = "the plan keeps to the limits of the format";
-    record.encode(after.latest, encoded).expect(valid);
-    transaction.put(Table::Records, &after.latest.to_be_bytes(), encoded)?;
+    let (head, check) = record.encode_around(after.latest).expect(valid);
+    let parts = [&head, record.body.stored(), &check];
+    transaction.put_parts(Table::Records, &after.latest.to_be_bytes(), &parts)?;
     if after.versions > 1 {
-        add_version(transaction, after)?;
+        add_version(transaction, after, change.before.as_ref())?;
     }
-    let entry = after.encode(&change.stored_key).expect(valid);
-    transaction.put(Table::Keys, &change.stored_key, &entry)?;
+    put_entry(transaction, &change.stored_key, after)?;
     Ok(Some(Written {
         number: after.latest,
         prior: prior(transaction, change, operation, after.latest)?,
     }))
 }
 
+fn put_entry(transaction: &mut dyn Transaction, stored_key: &[u8], entry: &KeyEntry) -> Result<(), Error> {
+    let value = entry.encode(stored_key);
+    let value = value.map_err(|error| Error::damaged(Table::Keys, stored_key, error))?;
+    Ok(transaction.put(Table::Keys, stored_key, &value)?)
+}
+
 /// Removes all versions of a key.
-fn remove_versions(transaction: &mut dyn Transaction, records: &Records, entry: &KeyEntry) -> Result<(), Error> {
+fn remove_versions(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    entry: &KeyEntry,
+    is_purge: bool,
+) -> Result<(), Error> {
     // The oldest first: it is a delta of newer ones, which can be removed once it is gone.
     for (_, version) in lookup::versions(transaction, entry)? {
-        references::release(transaction, records, version.number)?;
+        if is_purge {
+            references::purge(transaction, records, version.number)?;
+        } else {
+            references::release(transaction, records, version.number)?;
+        }
     }
-    for group in 0..=VersionGroup::of(entry.versions) {
+    for group in VersionGroup::of(entry.oldest)..=VersionGroup::of(entry.versions) {
         transaction.delete(Table::Versions, &version_group_key(entry.lineage, group))?;
     }
     Ok(())
 }
 
+/// Removes the records of the versions in a range, and marks these versions as purged. Removes the groups before the
+/// oldest version that is left.
+fn purge_versions(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    before: &KeyEntry,
+    after: &KeyEntry,
+    (from, to): (u32, u32),
+) -> Result<(), Error> {
+    let first = from.max(before.oldest);
+    if first == 1 {
+        references::purge(transaction, records, before.lineage)?;
+    }
+    if first <= to {
+        for group in VersionGroup::of(first)..=VersionGroup::of(to) {
+            let key = version_group_key(before.lineage, group);
+            let versions = lookup::version_group(transaction, before.lineage, group)?;
+            let mut versions = versions.ok_or_else(|| Error::damaged(Table::Versions, &key, Damage::Missing))?;
+            for version in first.max(versions.first())..=to {
+                match versions.get(version) {
+                    Some(entry) if !entry.purged => references::purge(transaction, records, entry.number)?,
+                    Some(_) => {}
+                    None => break,
+                }
+                versions.purge(version);
+            }
+            let value = versions.encode();
+            let value = value.map_err(|error| Error::damaged(Table::Versions, &key, error))?;
+            transaction.put(Table::Versions, &key, &value)?;
+        }
+    }
+    for group in VersionGroup::of(before.oldest)..VersionGroup::of(after.oldest) {
+        transaction.delete(Table::Versions, &version_group_key(before.lineage, group))?;
+    }
+    Ok(())
+}
+
 /// Adds the latest version of a key to its group of versions.
-fn add_version(transaction: &mut dyn Transaction, entry: &KeyEntry) -> Result<(), Error> {
-    let (deleted, number) = (entry.deleted, entry.latest);
+fn add_version(transaction: &mut dyn Transaction, entry: &KeyEntry, before: Option<&KeyEntry>) -> Result<(), Error> {
     let group = VersionGroup::of(entry.versions);
     let versions = lookup::version_group(transaction, entry.lineage, group)?;
     let mut versions = versions.unwrap_or_else(|| VersionGroup::new(entry.lineage, group));
-    versions.push(VersionEntry { deleted, number });
+    if entry.versions == 2 {
+        versions.first_time = before.map_or(0, |before| before.time);
+    }
+    versions.push(VersionEntry {
+        deleted: entry.deleted,
+        purged: false,
+        number: entry.latest,
+        time: entry.time,
+    });
     let key = version_group_key(entry.lineage, group);
     let value = versions.encode();
     let value = value.map_err(|error| Error::damaged(Table::Versions, &key, error))?;

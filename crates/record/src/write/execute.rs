@@ -1,15 +1,19 @@
 //! Executing one command within a transaction.
 
 use ibid_delta::Interval;
-use ibid_format::record::{Epoch, LogEntry, LogState, NextNumbers, Role};
+use ibid_format::record::{
+    Epoch, LogEntry, LogState, NextNumbers, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, Role, key_of,
+};
 
 use super::apply::Failure;
-use super::request::{Changes, Command, EncodedBatch, LogCommand, Outcome};
-use super::{apply, block, namespace, oplog, replay, rewrite, transfer, truncate};
-use crate::engine::Transaction;
+use super::request::{Changes, Command, EncodedBatch, Expirations, LogCommand, Outcome, Rewrite, Target};
+use super::{apply, block, namespace, oplog, references, replay, rewrite, transfer, truncate};
+use crate::engine::{Table, Transaction};
 use crate::error::Error;
 use crate::log::state;
+use crate::read::lookup;
 use crate::read::records::Records;
+use crate::time::Time;
 use crate::versions::Versions;
 
 /// The state beside the tables that commands change.
@@ -32,6 +36,16 @@ pub(crate) fn execute(
     match command {
         Command::Batch(changes) => batch(transaction, records, state, changes),
         Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
+        Command::SetRetention(target, retention) => set_retention(transaction, state, target, *retention),
+        Command::Expire(expirations) => expire(transaction, records, state, expirations),
+        Command::Rebase(rewrites) => {
+            state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+            rebase(transaction, records, state, interval, rewrites).map_err(Failure::Undone)
+        }
+        Command::ForgetPurges(seen) => {
+            let forgotten = references::forget_purges(transaction, *seen);
+            forgotten.map(|()| Outcome::Done).map_err(Failure::Undone)
+        }
         Command::Encode(encoded) => {
             state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
             encode(transaction, records, state, interval, encoded).map_err(Failure::Undone)
@@ -59,10 +73,11 @@ fn batch(
     let operations = &changes.operations;
     state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
     oplog::check_size(state.log.as_ref(), operations).map_err(Failure::Refused)?;
-    let record = state.next.record;
-    let written = apply::apply_batch(transaction, records, &mut state.next, operations, &changes.requirements)?;
+    let (record, now) = (state.next.record, Time::now().as_millis());
+    let requirements = &changes.requirements;
+    let written = apply::apply_batch(transaction, records, &mut state.next, now, operations, requirements)?;
     if let Some(log) = &mut state.log {
-        let logged = oplog::log_batch(transaction, log, record, operations, &written);
+        let logged = oplog::log_batch(transaction, log, record, now, operations, &written);
         logged.map_err(Failure::Undone)?;
     }
     Ok(Outcome::Written(written))
@@ -84,6 +99,67 @@ fn find_or_make_namespace(
         }
     }
     Ok(Outcome::Namespace(number))
+}
+
+fn set_retention(
+    transaction: &mut dyn Transaction,
+    state: &mut State,
+    target: &Target,
+    retention: RetentionEntry,
+) -> Result<Outcome, Failure> {
+    state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+    let namespace = target.number;
+    let is_new = namespace::set_retention(transaction, namespace, retention).map_err(Failure::Undone)?;
+    if is_new && let Some(log) = &mut state.log {
+        let entry = LogEntry::Retention { namespace, retention };
+        oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Removes what namespaces no longer keep, of keys that have not changed since that was found out.
+fn expire(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    expirations: &Expirations,
+) -> Result<Outcome, Failure> {
+    state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+    let mut operations = Vec::new();
+    for (latest, operation) in &expirations.operations {
+        let stored_key = key_of(operation.target.number, &operation.key);
+        let entry = lookup::key_entry(transaction, &stored_key).map_err(Failure::Refused)?;
+        if entry.is_some_and(|entry| entry.latest == *latest) {
+            operations.push(operation.clone());
+        }
+    }
+    let clock = RetentionClock {
+        time: expirations.clock,
+    };
+    let put = transaction.put(Table::Meta, RETENTION_CLOCK_KEY, &clock.encode());
+    put.map_err(|error| Failure::Undone(error.into()))?;
+    let changes = Changes {
+        operations,
+        ..Changes::default()
+    };
+    batch(transaction, records, state, &changes).map_err(|failure| match failure {
+        Failure::Refused(error) | Failure::Undone(error) => Failure::Undone(error),
+    })
+}
+
+/// Stores records without those that they needed.
+fn rebase(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    state: &mut State,
+    interval: Interval,
+    rewrites: &[Rewrite],
+) -> Result<Outcome, Error> {
+    let written = rewrite::apply_rewrites(transaction, records, rewrites)?;
+    if let Some(log) = &mut state.log {
+        oplog::log_rewrites(transaction, log, interval, &written)?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn encode(

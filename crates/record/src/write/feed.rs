@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use super::request::Prior;
 use crate::error::Error;
 
-/// Most bytes of records that wait. Later records are read from the store in their turn.
-const BYTES_MAX: usize = 32 << 20;
 /// Records that wait. When more come, the oldest are dropped, and the encoder finds them in the
 /// store.
 const RECORDS_MAX: usize = 1 << 16;
@@ -23,10 +21,12 @@ pub(crate) struct NewRecord {
     pub(crate) versions_kept: bool,
     /// An older record that it probably resembles.
     pub(crate) prior: Option<Prior>,
+    /// Length of the body, bytes.
+    pub(crate) length: usize,
     /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
     /// Length of its body, and of those before it that were dropped here, bytes.
-    pub(crate) length: u64,
+    pub(crate) lag: u64,
 }
 
 /// What the encoder does next.
@@ -40,8 +40,9 @@ pub(crate) enum FeedEvent {
 }
 
 /// A queue of committed records, and how busy the writer is.
-#[derive(Default)]
 pub(crate) struct Feed {
+    /// Most bytes of bodies that wait. Later records are read from the store in their turn.
+    room: usize,
     state: Mutex<State>,
     came: Condvar,
 }
@@ -51,7 +52,7 @@ struct State {
     records: VecDeque<NewRecord>,
     bytes: usize,
     /// Length of the bodies that were dropped since a record was taken out last, bytes.
-    dropped_length: u64,
+    dropped: u64,
     finish: VecDeque<SyncSender<Result<(), Error>>>,
     ended: bool,
     /// Requests that wait for the writer, or that it is committing.
@@ -61,6 +62,15 @@ struct State {
 }
 
 impl Feed {
+    /// Returns an empty queue with room for so many bytes of bodies.
+    pub(crate) fn new(room: usize) -> Self {
+        Feed {
+            room,
+            state: Mutex::default(),
+            came: Condvar::new(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that may panic is done while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,11 +85,11 @@ impl Feed {
                 // The encoder notices the gap between numbers.
                 if let Some(oldest) = state.records.pop_front() {
                     state.bytes -= oldest.body.map_or(0, |body| body.len());
-                    state.dropped_length += oldest.length;
+                    state.dropped += oldest.lag;
                 }
             }
             let length = record.body.as_ref().map_or(0, Vec::len);
-            if state.bytes + length > BYTES_MAX {
+            if state.bytes + length > self.room {
                 record.body = None;
             } else {
                 state.bytes += length;
@@ -121,7 +131,7 @@ impl Feed {
             }
             if let Some(mut record) = state.records.pop_front() {
                 state.bytes -= record.body.as_ref().map_or(0, Vec::len);
-                record.length += std::mem::take(&mut state.dropped_length);
+                record.lag += std::mem::take(&mut state.dropped);
                 return FeedEvent::Record(record);
             }
             if let Some(told) = state.finish.pop_front() {

@@ -1,10 +1,10 @@
-//! Making namespaces.
+//! Making and changing namespaces.
 
-use ibid_format::record::{NAME_BYTES_MAX, NamespaceEntry, NextNumbers};
+use ibid_format::record::{NAME_BYTES_MAX, NamespaceEntry, NextNumbers, RetentionEntry};
 
 use super::apply::Failure;
 use crate::engine::{Table, Transaction};
-use crate::error::Error;
+use crate::error::{Damage, Error};
 use crate::read::namespaces;
 use crate::versions::Versions;
 
@@ -29,10 +29,49 @@ pub(crate) fn find_or_make(
         out_of_range("number of a namespace", 1, found - 1, found)
     })?;
     let versions_kept = versions == Versions::Kept;
-    let entry = NamespaceEntry { number, versions_kept };
+    let entry = NamespaceEntry {
+        number,
+        versions_kept,
+        retention: RetentionEntry::default(),
+        has_expiring: false,
+    };
     let value = entry.encode(name).expect("name and number are within their limits");
     let put = transaction.put(Table::Namespaces, name.as_bytes(), &value);
     put.map_err(|error| Failure::Undone(error.into()))?;
     next.namespace = further;
     Ok(number)
+}
+
+/// Sets what a namespace keeps. Returns whether that is new.
+pub(crate) fn set_retention(
+    transaction: &mut dyn Transaction,
+    number: u32,
+    retention: RetentionEntry,
+) -> Result<bool, Error> {
+    edit(transaction, number, |entry| entry.retention = retention)
+}
+
+/// Notes that a namespace has records with a time at which they expire.
+pub(crate) fn note_expiring(transaction: &mut dyn Transaction, number: u32) -> Result<(), Error> {
+    edit(transaction, number, |entry| entry.has_expiring = true).map(drop)
+}
+
+/// Changes the entry of a namespace. Returns whether it is another then.
+fn edit(
+    transaction: &mut dyn Transaction,
+    number: u32,
+    change: impl FnOnce(&mut NamespaceEntry),
+) -> Result<bool, Error> {
+    let found = namespaces::by_number(transaction, number)?;
+    let missing = || Error::damaged(Table::Namespaces, &number.to_be_bytes(), Damage::Missing);
+    let (name, before) = found.ok_or_else(missing)?;
+    let mut entry = before;
+    change(&mut entry);
+    if entry == before {
+        return Ok(false);
+    }
+    let value = entry.encode(&name);
+    let value = value.map_err(|error| Error::damaged(Table::Namespaces, name.as_bytes(), error))?;
+    transaction.put(Table::Namespaces, name.as_bytes(), &value)?;
+    Ok(true)
 }

@@ -90,7 +90,7 @@ pub(crate) fn check_size(log: Option<&LogState>, operations: &[Operation]) -> Re
     if log.is_none() {
         return Ok(());
     }
-    let keys: usize = operations.iter().map(|operation| operation.key.len() + 24).sum();
+    let keys: usize = operations.iter().map(|operation| operation.key.len() + 48).sum();
     let bodies: usize = operations.iter().map(Operation::body_bytes).sum();
     for (field, found, max) in [
         (
@@ -113,6 +113,7 @@ pub(crate) fn log_batch(
     transaction: &mut dyn Transaction,
     state: &mut LogState,
     record: u64,
+    time: u64,
     operations: &[Operation],
     written: &[Option<Written>],
 ) -> Result<(), Error> {
@@ -122,10 +123,18 @@ pub(crate) fn log_batch(
     let logged = operations.iter().zip(written).map(|(operation, written)| LogOperation {
         namespace: operation.target.number,
         change: logged_change(operation, written.as_ref()),
+        // What removes a record has none of its own.
+        time: written.as_ref().map_or(0, |_| operation.time),
+        expires: operation.expires,
         key: operation.key.clone(),
     });
     let operations = logged.collect();
-    append(transaction, state, &LogEntry::Batch { record, operations })
+    let entry = LogEntry::Batch {
+        record,
+        time,
+        operations,
+    };
+    append(transaction, state, &entry)
 }
 
 /// Returns whether two changes are of the same kind. Their priors may differ: a replica does not
@@ -142,6 +151,7 @@ pub(crate) fn logged_change(operation: &Operation, written: Option<&Written>) ->
         },
         (Change::Delete, Some(_)) => LogChange::Deletion,
         (Change::Delete, None) => LogChange::Removal,
+        (&Change::PurgeVersions { from, to }, _) => LogChange::PurgeVersions { from, to },
         _ => LogChange::Purge,
     }
 }

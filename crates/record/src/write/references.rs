@@ -3,7 +3,7 @@
 //! A record that is the base of others is kept after its key is gone. It is obsolete then, and is
 //! removed with the last record that needs it.
 
-use ibid_format::record::{Body, Record, References};
+use ibid_format::record::{Body, PURGED_KEY, PurgedMark, Record, References};
 
 use super::places;
 use crate::engine::{Read, Table, Transaction};
@@ -23,9 +23,16 @@ pub(crate) fn group(read: &(impl Read + ?Sized), number: u64) -> Result<Referenc
 
 /// Changes the reference count of a record, and whether it is obsolete.
 fn set(transaction: &mut dyn Transaction, number: u64, change: impl Fn(u32, bool) -> (u32, bool)) -> Result<(), Error> {
+    edit(transaction, number, |references| {
+        let (count, obsolete) = change(references.count(number), references.is_obsolete(number));
+        references.set(number, count, obsolete);
+    })
+}
+
+/// Changes the group of reference counts that a record is in.
+fn edit(transaction: &mut dyn Transaction, number: u64, change: impl FnOnce(&mut References)) -> Result<(), Error> {
     let mut references = group(transaction, number)?;
-    let (count, obsolete) = change(references.count(number), references.is_obsolete(number));
-    references.set(number, count, obsolete);
+    change(&mut references);
     let (group, key) = References::group_of(number);
     if references.is_empty() {
         transaction.delete(Table::References, &key)?;
@@ -48,6 +55,9 @@ pub(crate) fn subtract(transaction: &mut dyn Transaction, records: &Records, bas
     while let Some(number) = base.take() {
         let references = group(transaction, number)?;
         let last = references.count(number) <= 1;
+        if last && references.is_purged(number) {
+            mark_purge(transaction)?;
+        }
         set(transaction, number, |count, obsolete| {
             (count.saturating_sub(1), obsolete)
         })?;
@@ -71,6 +81,41 @@ pub(crate) fn release(transaction: &mut dyn Transaction, records: &Records, numb
         Some(base) => subtract(transaction, records, base),
         None => Ok(()),
     }
+}
+
+/// [Releases](release) a record so that nothing of it is left: what is a delta of it is to be stored anew.
+pub(crate) fn purge(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<(), Error> {
+    mark_purge(transaction)?;
+    release(transaction, records, number)?;
+    if group(transaction, number)?.is_obsolete(number) {
+        edit(transaction, number, |references| references.purge(number))?;
+    }
+    Ok(())
+}
+
+/// Notes that the engine's files have bytes that are to be overwritten.
+pub(crate) fn mark_purge(transaction: &mut dyn Transaction) -> Result<(), Error> {
+    let purges = purged_mark(transaction)?.map_or(0, |mark| mark.purges);
+    let mark = PurgedMark { purges: purges + 1 };
+    Ok(transaction.put(Table::Meta, PURGED_KEY, &mark.encode())?)
+}
+
+/// Returns how often something was purged since the last compaction; [`None`] if nothing was.
+pub(crate) fn purged_mark(read: &(impl Read + ?Sized)) -> Result<Option<PurgedMark>, Error> {
+    let mut mark = None;
+    read.get(Table::Meta, PURGED_KEY, &mut |value| {
+        mark = Some(PurgedMark::decode(value))
+    })?;
+    let damaged = |error| Error::damaged(Table::Meta, PURGED_KEY, error);
+    mark.transpose().map_err(damaged)
+}
+
+/// Notes that all bytes are overwritten, unless something was purged since the mark was read.
+pub(crate) fn forget_purges(transaction: &mut dyn Transaction, seen: PurgedMark) -> Result<(), Error> {
+    if purged_mark(transaction)? == Some(seen) {
+        transaction.delete(Table::Meta, PURGED_KEY)?;
+    }
+    Ok(())
 }
 
 /// Removes a record, and returns its base if it was a delta.

@@ -67,11 +67,18 @@ fn replay_entry(
 ) -> Result<(), Failure> {
     let position = state.next;
     match &received.entry {
-        LogEntry::Batch { record, operations } => {
+        LogEntry::Batch {
+            record,
+            time,
+            operations,
+        } => {
             if next.record != *record {
                 return Err(diverged(position, "the next record has another number"));
             }
-            replay_batch(transaction, records, next, received, operations, position)?;
+            replay_batch(transaction, records, next, *time, received, operations, position)?;
+        }
+        LogEntry::Retention { namespace, retention } => {
+            namespace::set_retention(transaction, *namespace, *retention).map_err(Failure::Undone)?;
         }
         LogEntry::Namespace { versions_kept, name } => {
             let before = *next;
@@ -107,13 +114,14 @@ fn replay_batch(
     transaction: &mut dyn Transaction,
     records: &Records,
     next: &mut NextNumbers,
+    time: u64,
     received: &ReceivedEntry,
     logged: &[LogOperation],
     position: u64,
 ) -> Result<(), Failure> {
     let operations = &received.operations;
     // The primary did them, so what it required was so.
-    let written = apply::apply_batch(transaction, records, next, operations, &[]).map_err(undone)?;
+    let written = apply::apply_batch(transaction, records, next, time, operations, &[]).map_err(undone)?;
     let mut done = operations.iter().zip(&written).zip(logged);
     let same = |((operation, written), logged): ((_, &Option<_>), &LogOperation)| {
         oplog::is_same(oplog::logged_change(operation, written.as_ref()), logged.change)
@@ -125,7 +133,7 @@ fn replay_batch(
     }
 }
 
-/// Makes the deltas that the primary made.
+/// Makes the deltas that the primary made, and the bodies of what it stored whole.
 fn encode(
     read: &dyn Read,
     records: &Records,
@@ -135,7 +143,19 @@ fn encode(
     let mut encoder = DeltaEncoder::new();
     let mut encoded = Vec::with_capacity(rewrites.len());
     for &(number, base) in rewrites {
-        let (older, newer) = (records.body_of_any(read, number)?, records.body_of_any(read, base)?);
+        let older = records.body_of_any(read, number)?;
+        if base == number {
+            let check = body_check(&older);
+            let delta = older;
+            encoded.push(Rewrite {
+                number,
+                base,
+                check,
+                delta,
+            });
+            continue;
+        }
+        let newer = records.body_of_any(read, base)?;
         let mut delta = Vec::new();
         let made = encoder.encode(Method::Anchor { interval }, &newer, &older, &mut delta);
         made.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use ibid_format::record::{BODY_CHECK_BYTES, ChainEntry, Digest, Epoch, LogEntry, LogState, Place};
+use ibid_format::record::{
+    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LogEntry, LogState, Place, PurgedMark, RetentionEntry,
+};
 
 use crate::condition::Condition;
 use crate::engine::Table;
@@ -37,8 +39,16 @@ pub(crate) enum Command {
     Batch(Changes),
     /// Find the namespace of this name, or make it.
     Namespace(Arc<str>, Versions),
+    /// Set what a namespace keeps.
+    SetRetention(Target, RetentionEntry),
+    /// Remove what namespaces no longer keep.
+    Expire(Expirations),
     /// Store the results of the encoder.
     Encode(EncodedBatch),
+    /// Store records without the purged ones that they needed.
+    Rebase(Vec<Rewrite>),
+    /// Note that the bytes of all that was purged until then are gone.
+    ForgetPurges(PurgedMark),
     /// Move records into a block.
     AddBlock(NewBlock),
     /// Remove these blocks, if no record is in them.
@@ -54,12 +64,16 @@ impl Command {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Command::Batch(changes) => changes.operations.iter().map(Operation::body_bytes).sum(),
+            Command::Rebase(rewrites) => rewrites.iter().map(|rewrite| rewrite.delta.len()).sum(),
             Command::AddBlock(block) => block.bytes.len(),
             Command::Log(LogCommand::Replay(received)) => {
                 let operations = received.entries.iter().flat_map(|entry| &entry.operations);
                 operations.map(Operation::body_bytes).sum()
             }
             Command::Namespace(..)
+            | Command::SetRetention(..)
+            | Command::Expire(_)
+            | Command::ForgetPurges(_)
             | Command::Encode(_)
             | Command::RemoveBlocks(_)
             | Command::Log(_)
@@ -73,8 +87,13 @@ impl Command {
             Command::Batch(_) => self.bytes(),
             Command::Encode(encoded) => encoded.rewrites.iter().map(|rewrite| rewrite.delta.len()).sum(),
             Command::Log(LogCommand::StorePart(_)) => PART_BYTES,
-            Command::Log(_) => self.bytes(),
-            Command::Namespace(..) | Command::AddBlock(_) | Command::RemoveBlocks(_) | Command::Sync => return 0,
+            Command::Log(_) | Command::Rebase(_) | Command::Expire(_) => self.bytes(),
+            Command::Namespace(..)
+            | Command::SetRetention(..)
+            | Command::ForgetPurges(_)
+            | Command::AddBlock(_)
+            | Command::RemoveBlocks(_)
+            | Command::Sync => return 0,
         };
         bytes as u64 + 1
     }
@@ -136,6 +155,10 @@ pub(crate) struct Operation {
     pub(crate) change: Change,
     /// The key of a record that resembles this one, as the caller says.
     pub(crate) like: Option<Vec<u8>>,
+    /// The time of the record, milliseconds since 1970; 0 for that of the commit.
+    pub(crate) time: u64,
+    /// When the record expires, milliseconds since 1970; 0 if it does not.
+    pub(crate) expires: u64,
 }
 
 impl Operation {
@@ -159,6 +182,11 @@ pub(crate) enum Change {
     Put(Vec<u8>),
     Delete,
     Purge,
+    /// Purge versions from the first to the last.
+    PurgeVersions {
+        from: u32,
+        to: u32,
+    },
 }
 
 impl Change {
@@ -166,9 +194,17 @@ impl Change {
     pub(crate) fn body(&self) -> Option<&[u8]> {
         match self {
             Change::Insert(body) | Change::Update(body) | Change::Put(body) => Some(body),
-            Change::Delete | Change::Purge => None,
+            Change::Delete | Change::Purge | Change::PurgeVersions { .. } => None,
         }
     }
+}
+
+/// What namespaces no longer keep.
+pub(crate) struct Expirations {
+    /// Each with the record that was the key's latest version. If the key has changed, it stays.
+    pub(crate) operations: Vec<(u64, Operation)>,
+    /// The time at which they were to be removed, milliseconds since 1970.
+    pub(crate) clock: u64,
 }
 
 /// The results of the encoder since they were last written.
@@ -183,24 +219,37 @@ pub(crate) struct EncodedBatch {
     pub(crate) given_up: Vec<u32>,
 }
 
-/// A record as a delta of another.
+/// A record as a delta of another, or whole.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
     pub(crate) number: u64,
-    /// The record from which the delta makes the body.
+    /// The record from which the delta makes the body; the record itself if it is whole.
     pub(crate) base: u64,
     /// The [`body_check`](ibid_format::record::body_check) of the body.
     pub(crate) check: [u8; BODY_CHECK_BYTES],
+    /// The delta, or the body if it is whole.
     pub(crate) delta: Vec<u8>,
 }
 
 impl Rewrite {
-    pub(crate) fn stored_body(&self) -> StoredBody {
-        StoredBody::Delta {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.base == self.number
+    }
+
+    /// Returns the body as it will be stored.
+    pub(crate) fn body(&self) -> Body<'_> {
+        if self.is_whole() {
+            return Body::Whole(&self.delta);
+        }
+        Body::Delta {
             base: self.base,
             check: self.check,
-            delta: self.delta.clone(),
+            delta: &self.delta,
         }
+    }
+
+    pub(crate) fn stored_body(&self) -> StoredBody {
+        StoredBody::of(self.body())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Storing records as deltas of newer ones, as the encoder chose.
 
-use ibid_format::record::{self, EncoderWatermark, EncodingStopped, Record, WATERMARK_KEY};
+use ibid_format::record::{self, EncoderWatermark, EncodingStopped, RECORD_CHECK_BYTES, Record, WATERMARK_KEY};
 
 use super::request::{EncodedBatch, Rewrite};
 use super::{places, references};
@@ -47,26 +47,27 @@ pub(crate) fn apply_rewrites(
     let mut ascending: Vec<&Rewrite> = rewrites.iter().collect();
     ascending.sort_unstable_by_key(|rewrite| rewrite.number);
     let mut written = Vec::with_capacity(rewrites.len());
-    let mut bytes = Vec::new();
     for rewrite in ascending {
-        bytes.clear();
-        if !records.contains(transaction, rewrite.base)? {
+        // What needs a purged record is stored anew without it, so nothing is made to need one.
+        let is_gone = !records.contains(transaction, rewrite.base)?
+            || references::group(transaction, rewrite.base)?.is_purged(rewrite.base);
+        if is_gone && !rewrite.is_whole() {
             continue;
         }
         let mut before = None;
-        let mut found = |record: Record<'_>| before = Some(encode_as_delta(record, rewrite, &mut bytes));
+        let mut found = |record: Record<'_>| before = Some(around(record, rewrite));
         records.visit(transaction, rewrite.number, &mut found)?;
         let key = rewrite.number.to_be_bytes();
-        let Some(base_before) = before
-            .transpose()
-            .map_err(|damage| Error::damaged(Table::Records, &key, damage))?
-        else {
+        let before = before.transpose();
+        let Some(around) = before.map_err(|damage| Error::damaged(Table::Records, &key, damage))? else {
             continue;
         };
-        transaction.put(Table::Records, &key, &bytes)?;
+        transaction.put_parts(Table::Records, &key, &[&around.head, &rewrite.delta, &around.check])?;
         places::remove(transaction, records, rewrite.number)?;
-        references::add(transaction, rewrite.base)?;
-        if let Some(base) = base_before {
+        if !rewrite.is_whole() {
+            references::add(transaction, rewrite.base)?;
+        }
+        if let Some(base) = around.base_before {
             references::subtract(transaction, records, base)?;
         }
         written.push((rewrite.number, rewrite.base));
@@ -74,19 +75,26 @@ pub(crate) fn apply_rewrites(
     Ok(written)
 }
 
-/// Encodes a record as the delta that `rewrite` makes of it into `bytes`. Returns the base that it
-/// had before, if it was a delta.
-fn encode_as_delta(record: Record<'_>, rewrite: &Rewrite, bytes: &mut Vec<u8>) -> Result<Option<u64>, Damage> {
-    let base = match record.body {
+/// What is stored around a delta or a body.
+struct Around {
+    head: Vec<u8>,
+    check: [u8; RECORD_CHECK_BYTES],
+    /// The base that the record had before, if it was a delta.
+    base_before: Option<u64>,
+}
+
+/// Returns what is stored around the delta that `rewrite` makes of a record, or around its body.
+fn around(record: Record<'_>, rewrite: &Rewrite) -> Result<Around, Damage> {
+    let base_before = match record.body {
         record::Body::Whole(_) => None,
         record::Body::Delta { base, .. } => Some(base),
         record::Body::Deleted => return Err(Damage::Misplaced),
     };
-    let body = record::Body::Delta {
-        base: rewrite.base,
-        check: rewrite.check,
-        delta: &rewrite.delta,
-    };
-    Record { body, ..record }.encode(rewrite.number, bytes)?;
-    Ok(base)
+    let body = rewrite.body();
+    let (head, check) = Record { body, ..record }.encode_around(rewrite.number)?;
+    Ok(Around {
+        head,
+        check,
+        base_before,
+    })
 }

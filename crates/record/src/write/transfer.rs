@@ -4,6 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{Epoch, LogState, NEXT_KEY, NextNumbers, Role, WATERMARK_KEY};
 
+use super::references;
 use super::request::{TRANSFERRED_TABLES, TransferPart};
 use crate::engine::{Direction, Table, Transaction};
 use crate::error::{Damage, Error};
@@ -43,6 +44,8 @@ pub(crate) fn begin(
         }
     }
     transaction.delete(Table::Meta, WATERMARK_KEY)?;
+    // What is removed may have been purged in the primary since.
+    references::mark_purge(transaction)?;
     (state.store, state.epoch) = (store, epoch);
     state.role = Role::Incomplete {
         transfer,

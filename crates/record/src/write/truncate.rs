@@ -31,7 +31,7 @@ pub(crate) fn truncate(
     oplog::append(transaction, state, &LogEntry::Truncated { first })?;
     for position in state.first..first {
         let (removed, digest) = entries::at(transaction, position)?;
-        if let LogEntry::Batch { record, operations } = removed {
+        if let LogEntry::Batch { record, operations, .. } = removed {
             let written = operations.iter().filter(|operation| operation.change.writes()).count() as u64;
             for number in record..record + written {
                 if references::group(transaction, number)?.is_obsolete(number) {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Instant;
 
 use ibid_delta::Interval;
-use ibid_format::record::NEXT_KEY;
+use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY};
 
 use super::apply::Failure;
 use super::execute::{State, execute};
@@ -33,6 +33,8 @@ pub(crate) struct Writer {
     /// The queue of committed records for the encoder.
     pub(crate) feed: Option<Arc<Feed>>,
     pub(crate) state: State,
+    /// Whether the store is of version 1 of the format, until its first change.
+    pub(crate) is_of_version_1: bool,
     pub(crate) completeness: Arc<Completeness>,
     /// How densely the encoder searches for copies: it is logged for replicas.
     pub(crate) interval: Interval,
@@ -157,6 +159,7 @@ impl Writer {
             }
         };
         self.state = committed.state;
+        self.is_of_version_1 &= !changes_something(&group);
         self.completeness.set(state::is_incomplete(self.state.log.as_ref()));
         self.set_sync(is_synced, &group);
         let changed: u64 = group
@@ -194,6 +197,9 @@ impl Writer {
                             return Err(EngineError::abandoned());
                         }
                     });
+                }
+                if self.is_of_version_1 && changes_something(group) {
+                    transaction.put(Table::Meta, FORMAT_KEY, &FORMAT)?;
                 }
                 self.put_changed(transaction, &state)
             });
@@ -238,7 +244,7 @@ impl Writer {
                 (&self.feed, request.command, &outcome)
             {
                 let new = changes.operations.into_iter().zip(written).filter_map(new_record);
-                feed.push(new.inspect(|new| self.activity.waits_for_encoder(new.length)));
+                feed.push(new.inspect(|new| self.activity.waits_for_encoder(new.lag)));
             }
             // A caller that has gone away needs no answer.
             let _ = request.outcome.send(outcome);
@@ -257,6 +263,12 @@ impl Writer {
     }
 }
 
+fn changes_something(group: &[Grouped]) -> bool {
+    group
+        .iter()
+        .any(|grouped| !matches!(grouped.request.command, Command::Sync))
+}
+
 /// Returns the record that an operation wrote, for the encoder; [`None`] if it wrote no body.
 fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<NewRecord> {
     let written = written.as_ref()?;
@@ -268,7 +280,8 @@ fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<New
         namespace: operation.target.number,
         versions_kept: operation.target.versions_kept,
         prior: written.prior,
-        length: body.len() as u64,
+        length: body.len(),
+        lag: body.len() as u64,
         body: Some(body),
     })
 }

@@ -7,19 +7,33 @@ pub(crate) mod disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
+use std::time::Duration;
 
 use ibid_format::record::{self, BlockFrameDecoder, Body, KeyEntry, LogState, Places, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
-use ibid_record::{Batch, Error, KeyFilter, KeyState, Namespace, Snapshot, Store, Versions};
+use ibid_record::{Batch, Error, KeyFilter, KeyState, Namespace, Retention, Snapshot, Store, Time, Versions};
 
-/// The history of one key: number and body of each version, without a body where the key was
-/// deleted.
-pub(crate) type Life = Vec<(u64, Option<Vec<u8>>)>;
+/// The history of one key: its versions.
+pub(crate) type Life = Vec<Stored>;
+
+/// A version of a key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) number: u64,
+    /// [`None`] if the key was deleted.
+    pub(crate) body: Option<Vec<u8>>,
+    /// [`None`] if it has that of the commit.
+    pub(crate) time: Option<u64>,
+    /// 0 if it does not expire.
+    pub(crate) expires: u64,
+    pub(crate) purged: bool,
+}
 
 /// Two namespaces: the first keeps versions, the second does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) spaces: [BTreeMap<Vec<u8>, Life>; 2],
+    pub(crate) retention: [Retention; 2],
 }
 
 #[derive(Debug, Clone)]
@@ -28,6 +42,10 @@ pub(crate) struct Op {
     pub(crate) key: Vec<u8>,
     pub(crate) kind: Kind,
     pub(crate) body: Vec<u8>,
+    /// The time that the version is given, if it is given one.
+    pub(crate) time: Option<u64>,
+    /// When it expires; 0 if it does not.
+    pub(crate) expires: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +55,18 @@ pub(crate) enum Kind {
     Put,
     Delete,
     Purge,
+    /// Purges versions.
+    PurgeVersions(u32, u32),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     KeyExists,
     NoSuchKey,
+    VersionsNotKept,
+    OutOfRange,
+    LatestStays,
+    TimeRunsBackward,
 }
 
 impl Refusal {
@@ -50,9 +74,22 @@ impl Refusal {
         match error {
             Error::KeyExists { .. } => Refusal::KeyExists,
             Error::NoSuchKey { .. } => Refusal::NoSuchKey,
+            Error::VersionsNotKept { .. } => Refusal::VersionsNotKept,
+            Error::OutOfRange { .. } => Refusal::OutOfRange,
+            Error::LatestStays { .. } => Refusal::LatestStays,
+            Error::TimeRunsBackward { .. } => Refusal::TimeRunsBackward,
             error => panic!("{error}"),
         }
     }
+}
+
+/// The version that was the latest of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    None,
+    Purged(u32),
+    /// Its body; [`None`] for a deletion.
+    Version(u32, Option<Vec<u8>>),
 }
 
 impl Model {
@@ -62,21 +99,44 @@ impl Model {
         for op in ops {
             let keeps = op.space == 0;
             let space = &mut model.spaces[op.space];
-            let life = space.get(&op.key);
-            let live = life.is_some_and(|life| life.last().is_some_and(|(_, body)| body.is_some()));
+            let life = space.get_mut(&op.key);
+            let live = life
+                .as_ref()
+                .is_some_and(|life| life.last().is_some_and(|latest| latest.body.is_some()));
             match op.kind {
                 Kind::Insert if live => return Err(Refusal::KeyExists),
                 Kind::Update | Kind::Delete if !live => return Err(Refusal::NoSuchKey),
-                Kind::Purge if life.is_none() => return Err(Refusal::NoSuchKey),
+                Kind::Purge | Kind::PurgeVersions(..) if life.is_none() => return Err(Refusal::NoSuchKey),
+                Kind::PurgeVersions(..) if !keeps => return Err(Refusal::VersionsNotKept),
+                Kind::PurgeVersions(from, to) if from == 0 || to < from => return Err(Refusal::OutOfRange),
                 _ => {}
             }
+            if let (Kind::PurgeVersions(from, to), Some(life)) = (op.kind, life) {
+                if to as usize >= life.len() {
+                    return Err(Refusal::LatestStays);
+                }
+                let purged = &mut life[from as usize - 1..to as usize];
+                purged.iter_mut().for_each(|version| version.purged = true);
+                continue;
+            }
             let removes = op.kind == Kind::Purge || op.kind == Kind::Delete && !keeps;
+            // The clock is later than any time that is given.
+            let latest = space.get(&op.key).and_then(|life| life.last());
+            let last = latest.map_or(0, |latest| latest.time.unwrap_or(u64::MAX));
+            if !removes && op.time.is_some_and(|given| given < last) {
+                return Err(Refusal::TimeRunsBackward);
+            }
             if removes || !keeps {
                 space.remove(&op.key);
             }
             if !removes {
                 let body = (op.kind != Kind::Delete).then(|| op.body.clone());
-                space.entry(op.key.clone()).or_default().push((0, body));
+                space.entry(op.key.clone()).or_default().push(Stored {
+                    expires: if body.is_some() { op.expires } else { 0 },
+                    body,
+                    time: op.time,
+                    ..Stored::default()
+                });
             }
         }
         Ok(model)
@@ -89,9 +149,9 @@ impl Model {
         for (op, number) in ops.iter().zip(written).rev() {
             let Some(number) = number else { continue };
             if let Some(life) = self.spaces[op.space].get_mut(&op.key)
-                && let Some(unnumbered) = life.iter_mut().rev().find(|(number, _)| *number == 0)
+                && let Some(unnumbered) = life.iter_mut().rev().find(|version| version.number == 0)
             {
-                unnumbered.0 = *number;
+                unnumbered.number = *number;
             }
         }
         self
@@ -101,8 +161,47 @@ impl Model {
     pub(crate) fn live(&self, space: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let lives = self.spaces[space].iter();
         lives
-            .filter_map(|(key, life)| Some((key.clone(), life.last()?.1.clone()?)))
+            .filter_map(|(key, life)| Some((key.clone(), life.last()?.body.clone()?)))
             .collect()
+    }
+
+    /// Returns what a key had at a time, by a look at each version.
+    pub(crate) fn then(life: &Life, time: u64) -> Then {
+        let is_stored = |(_, version): &(usize, &Stored)| version.time.is_some_and(|stored| stored <= time);
+        match life.iter().enumerate().rfind(is_stored) {
+            None => Then::None,
+            Some((place, version)) if version.purged => {
+                // Of groups of 64 that have no version any more nothing is known but that they were purged.
+                Then::Purged(place as u32 + 1)
+            }
+            Some((place, version)) => Then::Version(place as u32 + 1, version.body.clone()),
+        }
+    }
+
+    /// Removes what a namespace does not keep at a time.
+    pub(crate) fn expire(&mut self, space: usize, at: u64) {
+        let (space, retention) = (&mut self.spaces[space], self.retention[space]);
+        let millis = |duration: Duration| duration.as_millis() as u64;
+        space.retain(|_, life| {
+            let latest = life.last().unwrap();
+            let is_over = |end: u64| end <= at;
+            let age = retention.lifetime.zip(latest.time);
+            let is_too_old = age.is_some_and(|(lifetime, time)| is_over(time + millis(lifetime)));
+            !(is_too_old || latest.expires > 0 && is_over(latest.expires))
+        });
+        for life in space.values_mut() {
+            for place in 0..life.len() - 1 {
+                let of_last = retention
+                    .versions
+                    .is_some_and(|kept| place + kept as usize >= life.len());
+                let replaced = life[place + 1].time.unwrap_or(u64::MAX);
+                let is_recent = retention
+                    .within
+                    .is_some_and(|within| replaced.saturating_add(millis(within)) > at);
+                let keeps_all = retention.versions.is_none() && retention.within.is_none();
+                life[place].purged |= !(keeps_all || of_last || is_recent);
+            }
+        }
     }
 }
 
@@ -123,9 +222,20 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
             Kind::Put => batch.put(space, &op.key, &op.body),
             Kind::Delete => batch.delete(space, &op.key),
             Kind::Purge => batch.purge(space, &op.key),
+            Kind::PurgeVersions(from, to) => batch.purge_versions(space, &op.key, from..=to),
         };
+        if let Some(time) = op.time {
+            batch.at(at(time));
+        }
+        if op.expires > 0 {
+            batch.expire_at(at(op.expires));
+        }
     }
     batch
+}
+
+pub(crate) fn at(millis: u64) -> Time {
+    Time::from_millis(millis).unwrap()
 }
 
 /// Checks that a snapshot reads the same as the model. Numbers are compared where the model knows
@@ -145,14 +255,28 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
 
         for (key, life) in &model.spaces[index] {
             let versions = snapshot.versions(space, key).unwrap();
-            assert_eq!(versions.len(), life.len(), "versions of {key:?}");
-            for (version, (found, (number, body))) in versions.iter().zip(life).enumerate() {
-                let version = version as u32 + 1;
-                assert_eq!((found.version, found.deleted), (version, body.is_none()));
-                assert!(*number == 0 || found.number == *number);
-                assert_eq!(snapshot.get_version(space, key, version).unwrap(), *body);
+            let left = life.iter().filter(|version| !version.purged).count();
+            assert_eq!(versions.len(), left, "versions of {key:?}");
+            let mut found = versions.iter();
+            let mut before = None;
+            for (version, stored) in (1..).zip(life) {
+                if stored.purged {
+                    let purged = snapshot.get_version(space, key, version);
+                    assert!(matches!(purged, Err(Error::Purged { version: found, .. }) if found == version));
+                    continue;
+                }
+                let found = found.next().unwrap();
+                assert_eq!((found.version, found.deleted), (version, stored.body.is_none()));
+                assert!(stored.number == 0 || found.number == stored.number);
+                assert!(stored.time.is_none_or(|time| found.time == Some(at(time))));
+                assert!(
+                    found.time.is_some() && found.time >= before,
+                    "times do not run backward"
+                );
+                before = found.time;
+                assert_eq!(snapshot.get_version(space, key, version).unwrap(), stored.body);
             }
-            let latest = life.last().and_then(|(_, body)| body.clone());
+            let latest = life.last().and_then(|version| version.body.clone());
             assert_eq!(snapshot.get(space, key).unwrap(), latest);
             for absent in [0, life.len() as u32 + 1, u32::MAX] {
                 assert_eq!(snapshot.get_version(space, key, absent).unwrap(), None);
@@ -178,7 +302,17 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
             }
         }
 
-        let is_deleted = |key: &[u8]| model.spaces[index][key].last().is_some_and(|(_, body)| body.is_none());
+        if index == 0 {
+            assert_same_as_of(snapshot, space, &model.spaces[0]);
+        } else {
+            let refused = snapshot.get_as_of(space, b"a", at(1));
+            assert!(matches!(refused, Err(Error::VersionsNotKept { .. })));
+        }
+
+        let is_deleted = |key: &[u8]| {
+            let latest = model.spaces[index][key].last();
+            latest.is_some_and(|version| version.body.is_none())
+        };
         for filter in [KeyFilter::Live, KeyFilter::Deleted, KeyFilter::All] {
             let list = |direction| -> Vec<KeyState> {
                 let keys = snapshot.keys(space, everything, direction, filter).unwrap();
@@ -214,6 +348,68 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
         by_key.sort();
         live.reverse();
         assert_eq!(by_key, live);
+    }
+}
+
+/// Checks that a snapshot shows what was at any time that versions have, and just before.
+fn assert_same_as_of(snapshot: &Snapshot, space: &Namespace, lives: &BTreeMap<Vec<u8>, Life>) {
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let given: BTreeSet<u64> = lives.values().flatten().filter_map(|version| version.time).collect();
+    let around = given.into_iter().flat_map(|time| [time.max(2) - 1, time]);
+    let times: BTreeSet<u64> = around.chain([1, 1 << 40]).collect();
+    for time in times {
+        let mut records = Vec::new();
+        let mut purged = Vec::new();
+        for (key, life) in lives {
+            let then = Model::then(life, time);
+            let (body, version) = (
+                snapshot.get_as_of(space, key, at(time)),
+                snapshot.version_as_of(space, key, at(time)),
+            );
+            match then {
+                Then::None if matches!(body, Err(Error::Purged { .. })) => {
+                    // The versions that are known to have been purged reach back to the first.
+                    assert!(life[0].purged && life.iter().take_while(|version| version.purged).count() >= 63);
+                    purged.push(key.clone());
+                }
+                Then::None => assert_eq!((body.unwrap(), version.unwrap()), (None, None)),
+                Then::Purged(expected) => {
+                    let is_so = |error: &Error| matches!(error, Error::Purged { version, .. } if *version >= expected);
+                    assert!(body.is_err_and(|error| is_so(&error)) && version.is_err_and(|error| is_so(&error)));
+                    purged.push(key.clone());
+                }
+                Then::Version(expected, expected_body) => {
+                    assert_eq!(version.unwrap().unwrap().version, expected);
+                    assert_eq!(body.unwrap(), expected_body);
+                    records.extend(expected_body.map(|body| (key.clone(), expected, body)));
+                }
+            }
+        }
+        assert_eq!(snapshot.get_as_of(space, b"absent", at(time)).unwrap(), None);
+        let (mut found, mut passed_over) = (Vec::new(), Vec::new());
+        for record in snapshot
+            .scan_as_of(space, everything, Direction::Forward, at(time))
+            .unwrap()
+        {
+            match record {
+                Ok(record) => found.push((record.key, record.version, record.body)),
+                Err(Error::Purged { key, .. }) => passed_over.push(key),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!((&found, passed_over), (&records, purged));
+        let keys = snapshot
+            .keys_as_of(space, everything, Direction::Backward, at(time))
+            .unwrap();
+        let keys: Vec<_> = keys
+            .filter_map(Result::ok)
+            .map(|state| (state.key, state.latest.version))
+            .collect();
+        assert!(
+            keys.into_iter()
+                .rev()
+                .eq(records.into_iter().map(|(key, version, _)| (key, version)))
+        );
     }
 }
 
@@ -268,14 +464,21 @@ fn number(key: &[u8]) -> u64 {
 /// record without a key is the base of others.
 pub(crate) fn assert_counted(engine: &dyn Engine) {
     let mut led_to = BTreeSet::new();
+    let mut oldest = BTreeMap::new();
     for (key, value) in entries(engine, Table::Keys) {
         let entry = KeyEntry::decode(&key, &value).unwrap();
-        led_to.extend([entry.lineage, entry.latest]);
+        led_to.insert(entry.latest);
+        if entry.oldest == 1 {
+            led_to.insert(entry.lineage);
+        }
+        oldest.insert(entry.lineage, entry.oldest);
     }
     for (key, value) in entries(engine, Table::Versions) {
         let group = u32::from_be_bytes(key[8..].try_into().unwrap());
         let group = VersionGroup::decode(number(&key), group, &value).unwrap();
-        led_to.extend(group.entries().iter().map(|entry| entry.number));
+        let versions = (group.first()..).zip(group.entries());
+        let there = versions.filter(|(version, entry)| *version >= oldest[&number(&key)] && !entry.purged);
+        led_to.extend(there.map(|(_, entry)| entry.number));
     }
     let mut there = BTreeSet::new();
     let mut expected: BTreeMap<u64, u32> = BTreeMap::new();

@@ -9,6 +9,7 @@ use ibid_terminal::{Line, Lines};
 
 use super::batch_line::{Action, BatchLine};
 use super::{no_namespace, open_store_or_make};
+use crate::allocator;
 use crate::args::{BatchArgs, NewRecordsArgs};
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -44,9 +45,19 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
             conditions += 1;
         }
         match action {
-            Action::Put(body) => batch.put(namespace, &key, &body),
+            Action::Put { body, time, expire_at } => {
+                batch.put(namespace, &key, body);
+                if let Some(time) = time {
+                    batch.at(time);
+                }
+                if let Some(time) = expire_at {
+                    batch.expire_at(time);
+                }
+                &mut batch
+            }
             Action::Delete => batch.delete(namespace, &key),
-            Action::Purge => batch.purge(namespace, &key),
+            Action::Purge(None) => batch.purge(namespace, &key),
+            Action::Purge(Some((from, to))) => batch.purge_versions(namespace, &key, from..=to),
             Action::Require => &mut batch,
         };
     }
@@ -55,6 +66,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
         Err(error @ Error::NoSuchKey { .. }) => return Err(Failure::from(error).after("nothing was changed".into())),
         Err(error) => return Err(error.into()),
     };
+    allocator::committed();
     // Replaced records may become deltas against the new ones.
     store.finish_encoding()?;
     print::records_batch(&mut context.out, conditions, numbers)?;

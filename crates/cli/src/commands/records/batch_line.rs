@@ -7,12 +7,13 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
-use ibid_record::Condition;
+use ibid_record::{Condition, Time};
 use ibid_terminal::json::bytes_of_hex;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 use super::load::within;
+use crate::args::value;
 
 /// What a line does, or demands.
 #[derive(Debug, PartialEq)]
@@ -26,9 +27,14 @@ pub(super) struct BatchLine {
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
-    Put(Vec<u8>),
+    Put {
+        body: Vec<u8>,
+        time: Option<Time>,
+        expire_at: Option<Time>,
+    },
     Delete,
-    Purge,
+    /// All versions, or those from the first to the last.
+    Purge(Option<(u32, u32)>),
     /// Only the condition.
     Require,
 }
@@ -62,6 +68,12 @@ struct Fields {
     if_version: Option<IfVersion>,
     #[serde(default, deserialize_with = "not_null")]
     if_number: Option<NonZeroU64>,
+    #[serde(default, deserialize_with = "not_null")]
+    time: Option<Moment>,
+    #[serde(default, deserialize_with = "not_null")]
+    expire_at: Option<Moment>,
+    #[serde(default, deserialize_with = "not_null")]
+    versions: Option<(u32, u32)>,
 }
 
 fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
@@ -99,12 +111,20 @@ impl BatchLine {
             (None, Some(number)) => Some(Condition::Number(number.get())),
             (None, None) => None,
         };
+        let moment = |moment: Option<Moment>| moment.map(|Moment(time)| time);
+        let (time, expire_at) = (moment(fields.time), moment(fields.expire_at));
+        if fields.action != Do::Put && (time.is_some() || expire_at.is_some()) {
+            return Err("there is a time, and nothing to put".to_owned());
+        }
+        if fields.action != Do::Purge && fields.versions.is_some() {
+            return Err("there are versions, and nothing to purge".to_owned());
+        }
         let action = match (fields.action, body) {
-            (Do::Put, Some(body)) => Action::Put(body),
+            (Do::Put, Some(body)) => Action::Put { body, time, expire_at },
             (Do::Put, None) => return Err("there is no field \"body\" to put".to_owned()),
             (_, Some(_)) => return Err("there is a body, and nothing to put".to_owned()),
             (Do::Delete, None) => Action::Delete,
-            (Do::Purge, None) => Action::Purge,
+            (Do::Purge, None) => Action::Purge(fields.versions),
             (Do::Require, None) if condition.is_none() => {
                 return Err("expected if_version or if_number to require, found neither".to_owned());
             }
@@ -126,15 +146,15 @@ impl BatchLine {
     /// Returns the bytes of its key and body.
     pub(super) fn bytes(&self) -> u64 {
         let body = match &self.action {
-            Action::Put(body) => body.len(),
-            Action::Delete | Action::Purge | Action::Require => 0,
+            Action::Put { body, .. } => body.len(),
+            Action::Delete | Action::Purge(_) | Action::Require => 0,
         };
         (self.key.len() + body) as u64
     }
 
     /// Returns whether it can be done in a namespace without keys.
     pub(super) fn suits_a_new_namespace(&self) -> bool {
-        matches!(self.action, Action::Put(_) | Action::Require)
+        matches!(self.action, Action::Put { .. } | Action::Require)
             && matches!(self.condition, None | Some(Condition::Absent))
     }
 }
@@ -149,6 +169,17 @@ impl<'de> Deserialize<'de> for Hex {
         bytes
             .map(Hex)
             .ok_or_else(|| D::Error::custom("expected two hexadecimal digits for each byte"))
+    }
+}
+
+/// A time as in RFC 3339.
+struct Moment(Time);
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Moment, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time = value::record_time_in_json(&text);
+        time.map(Moment).map_err(D::Error::custom)
     }
 }
 
@@ -204,7 +235,11 @@ mod tests {
                 action,
             })
         };
-        let put = |body: &[u8]| Action::Put(body.to_vec());
+        let put = |body: &[u8]| Action::Put {
+            body: body.to_vec(),
+            time: None,
+            expire_at: None,
+        };
         for (text, expected) in [
             (
                 r#"{"do": "put", "key": "a", "body": "é\n"}"#,
@@ -220,7 +255,26 @@ mod tests {
             ),
             (
                 r#"{"do": "purge", "key": "a", "if_version": "deleted"}"#,
-                line(b"a", Some(Condition::Deleted), Action::Purge),
+                line(b"a", Some(Condition::Deleted), Action::Purge(None)),
+            ),
+            (
+                r#"{"do": "purge", "key": "a", "versions": [3, 7]}"#,
+                line(b"a", None, Action::Purge(Some((3, 7)))),
+            ),
+            (
+                concat!(
+                    r#"{"do": "put", "key": "a", "body": "", "time": "1970-01-01T00:00:01Z", "#,
+                    r#""expire_at": "1970-01-01T00:00:02Z"}"#
+                ),
+                line(
+                    b"a",
+                    None,
+                    Action::Put {
+                        body: Vec::new(),
+                        time: Time::from_millis(1000).ok(),
+                        expire_at: Time::from_millis(2000).ok(),
+                    },
+                ),
             ),
             (
                 r#"{"do": "require", "key": "a", "if_number": 18446744073709551615}"#,
@@ -266,6 +320,18 @@ mod tests {
             ),
             (r#"{"do": "delete", "key": "a", "body": ""}"#, "nothing to put"),
             (r#"{"do": "require", "key": "a"}"#, "found neither"),
+            (
+                r#"{"do": "delete", "key": "a", "time": "1970-01-01T00:00:01Z"}"#,
+                "nothing to put",
+            ),
+            (
+                r#"{"do": "delete", "key": "a", "versions": [1, 2]}"#,
+                "nothing to purge",
+            ),
+            (
+                r#"{"do": "put", "key": "a", "body": "", "time": "yesterday"}"#,
+                "expected a time",
+            ),
             (
                 r#"{"do": "delete", "key": "a", "if_versoin": 1}"#,
                 "unknown field `if_versoin`",

@@ -62,6 +62,8 @@ impl Work {
             records: done.records,
             bytes_before: done.bytes_before,
             bytes_after: done.bytes_after,
+            wiped: done.wiped,
+            purged_for_log: done.purged_for_log,
             file_bytes_before: self.file_bytes_before,
             file_bytes_after: size_on_disk(path)?,
             duration_ms: self.started.elapsed().as_millis() as u64,

@@ -1,6 +1,6 @@
 //! `ibid records get`.
 
-use ibid_record::{Namespace, Record, Snapshot, Store};
+use ibid_record::{Error, Namespace, Snapshot, Version};
 
 use super::{not_there, open_namespace};
 use crate::args::{GetArgs, VersionName};
@@ -8,85 +8,114 @@ use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, GetPrinter};
 
-/// Records that are read at once, and are in memory together.
-const AT_ONCE: usize = 16;
-
 pub(crate) fn run(context: &mut Context, args: &GetArgs) -> Result<Outcome> {
     let wanted = args.wanted().map_err(Failure::Usage)?;
     let (store, namespace) = open_namespace(context, &args.place)?;
+    let snapshot = store.snapshot()?;
     match wanted[..] {
-        [(key, version)] if !context.out.json => one(context, &namespace, key, version),
-        _ => several(context, &store, &namespace, &wanted),
+        [(key, version)] if !context.out.json => one(context, &snapshot, &namespace, key, version),
+        _ => several(context, &snapshot, &namespace, &wanted),
     }
 }
 
 /// Writes the body alone.
-fn one(context: &mut Context, namespace: &Namespace, key: &[u8], version: VersionName) -> Result<Outcome> {
-    let body = match version {
-        VersionName::Latest => namespace.get(key)?,
-        VersionName::Number(version) => namespace.get_version(key, version)?,
-    };
-    match body {
-        Some(body) => context.out.bytes(&body)?,
-        None => return Err(not_there(namespace, key, version)?),
+fn one(
+    context: &mut Context,
+    snapshot: &Snapshot,
+    namespace: &Namespace,
+    key: &[u8],
+    version: VersionName,
+) -> Result<Outcome> {
+    let mut written = Ok(());
+    let is_there = show(snapshot, namespace, key, version, &mut |body| {
+        written = context.out.bytes(body);
+    })?;
+    written?;
+    match is_there {
+        true => Ok(Outcome::Done),
+        false => Err(not_there(namespace, key, version)?),
     }
-    Ok(Outcome::Done)
 }
 
-/// Prints records with keys and versions. Names those that are not there, and prints the others.
+/// Prints records with keys and versions, one after the other. Names those that are not there, and prints the others.
 fn several(
     context: &mut Context,
-    store: &Store,
+    snapshot: &Snapshot,
     namespace: &Namespace,
     wanted: &[(&[u8], VersionName)],
 ) -> Result<Outcome> {
-    let snapshot = store.snapshot()?;
     let mut missing: Option<Failure> = None;
     let mut printer = GetPrinter::begin(&mut context.out, namespace.name())?;
-    for wanted in wanted.chunks(AT_ONCE) {
-        for (&(key, version), record) in wanted.iter().zip(read(&snapshot, namespace, wanted)?) {
-            if let Some(record) = record {
-                printer.record(&record)?;
-                continue;
-            }
-            // The command ends with the last of them.
-            if let Some(before) = missing.replace(not_there(namespace, key, version)?) {
-                print::failure(&before);
-            }
+    for &(key, version) in wanted {
+        let failure = match print(&mut printer, snapshot, namespace, key, version) {
+            Ok(true) => continue,
+            Ok(false) => not_there(namespace, key, version)?,
+            Err(failure @ Failure::Records(Error::Purged { .. } | Error::TimeUnknown { .. })) => failure,
+            Err(failure) => return Err(failure),
+        };
+        // The command ends with the last of them.
+        if let Some(before) = missing.replace(failure) {
+            print::failure(&before);
         }
     }
     printer.end()?;
     missing.map_or(Ok(Outcome::Done), Err)
 }
 
-/// Reads records, the latest versions among them together.
-fn read(
+/// Prints a record. Returns whether it is there.
+fn print(
+    printer: &mut GetPrinter<'_>,
     snapshot: &Snapshot,
     namespace: &Namespace,
-    wanted: &[(&[u8], VersionName)],
-) -> Result<Vec<Option<Record>>, ibid_record::Error> {
-    let is_latest = |version| matches!(version, VersionName::Latest);
-    let latest: Vec<&[u8]> = wanted
-        .iter()
-        .filter(|wanted| is_latest(wanted.1))
-        .map(|wanted| wanted.0)
-        .collect();
-    let mut latest = snapshot.get_many(namespace, &latest)?.into_iter();
-    let one = |&(key, version): &(&[u8], VersionName)| match version {
-        VersionName::Latest => Ok(latest.next().flatten()),
-        VersionName::Number(version) => {
-            let Some(body) = snapshot.get_version(namespace, key, version)? else {
-                return Ok(None);
-            };
-            let versions = snapshot.versions(namespace, key)?;
-            let found = versions.iter().find(|found| found.version == version);
-            Ok(found.map(|found| Record {
-                key: key.to_vec(),
-                version,
-                number: found.number,
-                body,
-            }))
-        }
+    key: &[u8],
+    version: VersionName,
+) -> Result<bool> {
+    let Some(found) = find(snapshot, namespace, key, version)? else {
+        return Ok(false);
     };
-    wanted.iter().map(one).collect()
+    let mut written = Ok(());
+    let is_there = show(snapshot, namespace, key, version, &mut |body| {
+        written = printer.record(key, found, body);
+    })?;
+    written?;
+    Ok(is_there)
+}
+
+/// Shows a body, without a copy if it is stored whole. Returns whether it is there.
+fn show(
+    snapshot: &Snapshot,
+    namespace: &Namespace,
+    key: &[u8],
+    version: VersionName,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool, Error> {
+    match version {
+        VersionName::Latest => snapshot.show(namespace, key, found),
+        VersionName::Number(version) => snapshot.show_version(namespace, key, version, found),
+        VersionName::AsOf(time) => match snapshot.version_as_of(namespace, key, time)? {
+            Some(then) => snapshot.show_version(namespace, key, then.version, found),
+            None => Ok(false),
+        },
+    }
+}
+
+fn find(
+    snapshot: &Snapshot,
+    namespace: &Namespace,
+    key: &[u8],
+    version: VersionName,
+) -> Result<Option<Version>, Error> {
+    match version {
+        VersionName::Latest => snapshot.latest(namespace, key),
+        VersionName::Number(number) => {
+            let mut versions = snapshot.versions(namespace, key)?.into_iter();
+            let found = versions.find(|found| found.version == number);
+            if found.is_none() {
+                // It says so if the version was purged.
+                snapshot.show_version(namespace, key, number, &mut |_| {})?;
+            }
+            Ok(found)
+        }
+        VersionName::AsOf(time) => snapshot.version_as_of(namespace, key, time),
+    }
 }

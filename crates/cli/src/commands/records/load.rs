@@ -11,12 +11,13 @@ use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
 use ibid_record::{Batch, Durability, Error, Namespace, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::number::{counted, size};
-use ibid_terminal::{Fields, Line, Lines, escape};
+use ibid_terminal::{Fields, Line, LineRecord, Lines, escape};
 
 use super::compact::{self, left_by};
 use super::unique::FirstKeys;
 use super::{open_or_make, place, size_on_disk};
-use crate::args::{DurabilityName, LoadArgs, NAMESPACE};
+use crate::allocator;
+use crate::args::{DurabilityName, LoadArgs, NAMESPACE, value};
 use crate::commands::open::Context;
 use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
@@ -27,6 +28,8 @@ const BATCH_RECORDS: usize = 4096;
 /// Maximum bytes of keys and bodies in a batch, beyond its first record; also at most a sixteenth
 /// of the memory.
 const BATCH_BYTES: u64 = 8 << 20;
+/// A batch is long if it has more than so many times the bytes of others, because of its last record.
+const LONG_BATCHES: usize = 2;
 /// How long a record waits for others before it is committed, and, with `--durability batched`, how
 /// long committed records wait to be synced.
 const DELAY: Duration = Duration::from_secs(1);
@@ -43,6 +46,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let mut lines = lines?;
     watch.expect(lines.file_bytes);
     let (store, namespace) = open_or_make(context, &args.place, &args.new, None)?;
+    allocator::loaded_up_to(0);
     let started = Instant::now();
     let mut loader = Loader {
         namespace: &namespace,
@@ -50,8 +54,8 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         fields: if args.scanned {
             Fields::Scanned
         } else {
-            let (key, body) = (args.key.clone(), args.body.clone());
-            Fields::Named { key, body }
+            let (key, body, time) = (args.key.clone(), args.body.clone(), args.time.clone());
+            Fields::Named { key, body, time }
         },
         strict: args.strict,
         batch_bytes: BATCH_BYTES.min(memory / 16) as usize,
@@ -144,6 +148,8 @@ struct Pending {
     /// Bytes of its keys and bodies.
     bytes_held: usize,
     amount: Amount,
+    /// Is dropped when a long record was committed and encoded.
+    done: Option<SyncSender<()>>,
 }
 
 impl Pending {
@@ -287,7 +293,10 @@ impl Loader<'_> {
                 )),
             };
             match taken {
-                Ok(true) => self.pending.amount.line = lines.number,
+                Ok(true) => {
+                    self.pending.amount.line = lines.number;
+                    lines.release();
+                }
                 Ok(false) => {}
                 Err(problem) => {
                     let bad = BadLine {
@@ -317,7 +326,8 @@ impl Loader<'_> {
         if line.trim_ascii().is_empty() {
             return Ok(false);
         }
-        let (key, body) = self.fields.record(line)?;
+        let LineRecord { key, body, time } = self.fields.record(line)?;
+        let time = time.as_deref().map(value::record_time_in_json).transpose()?;
         // The store would refuse the whole batch.
         within("the key", key.len(), KEY_BYTES_MAX)?;
         within("the body", body.len(), BODY_BYTES_MAX)?;
@@ -326,19 +336,33 @@ impl Loader<'_> {
             since,
             bytes_held,
             amount,
+            ..
         } = &mut self.pending;
-        batch.put(self.namespace, &key, &body);
-        self.first_keys.note(self.namespace, &key);
-        since.get_or_insert_with(Instant::now);
         *bytes_held += key.len() + body.len();
         amount.records += 1;
         amount.bytes += body.len() as u64;
+        batch.put(self.namespace, &key, body);
+        if let Some(time) = time {
+            batch.at(time);
+        }
+        self.first_keys.note(self.namespace, &key);
+        since.get_or_insert_with(Instant::now);
         Ok(true)
     }
 
-    /// Sends the batch; returns whether the other thread still takes batches.
+    /// Sends the batch; returns whether the other thread still takes batches. Waits until a long record is done, so
+    /// that there is memory for the next one.
     fn hand_over(&mut self, batches: &SyncSender<Pending>) -> bool {
-        batches.send(std::mem::take(&mut self.pending)).is_ok()
+        let is_long = self.pending.bytes_held > LONG_BATCHES * self.batch_bytes;
+        let (done, is_done) = sync_channel(1);
+        let pending = Pending {
+            done: is_long.then_some(done),
+            ..std::mem::take(&mut self.pending)
+        };
+        let is_taken = batches.send(pending).is_ok();
+        // It is an error, since nothing is sent; at once if there is no long record.
+        let _ = is_done.recv();
+        is_taken
     }
 }
 
@@ -387,7 +411,9 @@ impl Committer<'_> {
     }
 
     fn commit(&mut self, pending: Pending, due: Option<Instant>) -> Result<(), Error> {
-        let Pending { batch, amount, .. } = pending;
+        let Pending {
+            batch, amount, done, ..
+        } = pending;
         if batch.is_empty() {
             return Ok(());
         }
@@ -406,6 +432,9 @@ impl Committer<'_> {
         } else {
             self.unsynced_since.get_or_insert_with(Instant::now);
         }
+        if done.is_some() {
+            self.store.finish_encoding()?;
+        }
         Ok(())
     }
 
@@ -417,6 +446,7 @@ impl Committer<'_> {
 
     fn note_sync(&mut self) {
         self.done.synced = self.done.committed;
+        allocator::loaded_up_to(self.done.synced.line);
         self.unsynced_since = None;
     }
 }

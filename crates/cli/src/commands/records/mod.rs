@@ -5,12 +5,15 @@ mod batch_line;
 mod compact;
 mod connect;
 mod delete;
+mod expire;
 mod get;
 mod load;
 mod promote;
+mod purge;
 mod put;
 mod repair;
 mod replicate;
+mod retention;
 mod scan;
 mod serve;
 mod stats;
@@ -25,6 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ibid_format::record::BODY_BYTES_MAX;
 use ibid_record::{Argon2Cost, Compacting, Condition, Encoding, Error, Namespace, Options, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
@@ -35,6 +39,12 @@ use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, Vers
 use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
+
+/// The part of the memory limit that a body may take which is stored, compared, compacted or sent. Most of it is
+/// for the engine's pages, which can be twice as long as what is in them, and of which it has up to three at a time.
+const STORED_PART: u64 = 8;
+/// The part of the memory limit that a body may take which is only read.
+const READ_PART: u64 = 5;
 
 /// Unit of `st_blocks` in `stat`, bytes, whatever the block size of the disk.
 const BLOCK: u64 = 512;
@@ -48,6 +58,9 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Batch(args) => batch::run(context, args),
         RecordsCommand::Get(args) => get::run(context, args),
         RecordsCommand::Delete(args) => delete::run(context, args),
+        RecordsCommand::Purge(args) => purge::run(context, args),
+        RecordsCommand::Retention(args) => retention::run(context, args),
+        RecordsCommand::Expire(args) => expire::run(context, args),
         RecordsCommand::Scan(args) => scan::run(context, args),
         RecordsCommand::Versions(args) => versions::run(context, args),
         RecordsCommand::Stats(args) => stats::run(context, args),
@@ -126,8 +139,10 @@ fn options(context: &Context) -> Options {
     // The rest is for buffers. The engine copies them while it commits.
     Options::default()
         .with_cache_bytes(part(context, 4))
+        .with_body_bytes_max(part(context, READ_PART))
         .with_encoding(Encoding::default().with_enabled(false))
         .with_compacting(Compacting::default().with_enabled(false))
+        .with_retention_interval(None)
 }
 
 fn options_to_store(context: &Context) -> Options {
@@ -135,10 +150,25 @@ fn options_to_store(context: &Context) -> Options {
     let encoding = usual
         .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
-        .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)));
+        .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)))
+        .with_compared_bytes_max(stored_bytes_max(context));
     let usual = Compacting::default();
     let compacting = usual.with_recent_bytes(usual.recent_bytes.min(part(context, 16)));
-    options(context).with_encoding(encoding).with_compacting(compacting)
+    options(context)
+        .with_body_bytes_max(stored_bytes_max(context))
+        .with_encoding(encoding)
+        .with_compacting(compacting)
+        .with_retention_interval(Options::default().retention_interval)
+}
+
+/// Returns the memory limit for a body of this length that is stored, whole MiB in bytes.
+fn memory_for_body(length: u64) -> u64 {
+    (length * STORED_PART).next_multiple_of(1 << 20)
+}
+
+/// Returns the length of the longest body that the memory limit allows to store, bytes.
+fn stored_bytes_max(context: &Context) -> usize {
+    part(context, STORED_PART).min(BODY_BYTES_MAX)
 }
 
 /// Returns a part of the memory limit, bytes.
@@ -234,6 +264,12 @@ fn not_there(namespace: &Namespace, key: &[u8], asked: VersionName) -> Result<Fa
     let asked = match asked {
         VersionName::Latest => versions.last().map_or(1, |latest| latest.version),
         VersionName::Number(version) => version,
+        VersionName::AsOf(time) => {
+            return Ok(Failure::NotThere(format!(
+                "namespace \"{name}\" had no record under \"{shown}\" at {time}. `ibid records versions` lists the \
+                 times"
+            )));
+        }
     };
     let is_deletion = versions
         .iter()

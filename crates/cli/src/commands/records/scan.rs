@@ -25,23 +25,46 @@ pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
         (false, true) => Scanned::Keys,
         (false, false) => Scanned::Records,
     };
-    let limit = args.limit.unwrap_or(u64::MAX);
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    let mut unknown = 0;
     let mut printer = ScanPrinter::begin(&mut context.out, namespace.name(), scanned, args.keys_only)?;
     if scanned == Scanned::Records {
         let mut all = records(&snapshot, &namespace, args)?;
-        for _ in 0..limit {
-            let Some(record) = all.next() else { break };
-            printer.record(&record?)?;
+        while left > 0
+            && let Some(record) = all.next()
+        {
+            if let Some(record) = known(record, &mut unknown)? {
+                printer.record(&record)?;
+                left -= 1;
+            }
         }
     } else {
         let mut all = keys(&snapshot, &namespace, args)?;
-        for _ in 0..limit {
-            let Some(key) = all.next() else { break };
-            printer.key(&key?)?;
+        while left > 0
+            && let Some(key) = all.next()
+        {
+            if let Some(key) = known(key, &mut unknown)? {
+                printer.key(&key)?;
+                left -= 1;
+            }
         }
     }
-    printer.end()?;
-    Ok(Outcome::Done)
+    printer.end(args.as_of.map(|_| unknown))?;
+    Ok(match unknown {
+        0 => Outcome::Done,
+        _ => Outcome::Partial,
+    })
+}
+
+/// Counts a key of which nothing is known at the time that was asked for.
+fn known<T>(found: Result<T, Error>, unknown: &mut u64) -> Result<Option<T>, Error> {
+    match found {
+        Err(Error::Purged { .. } | Error::TimeUnknown { .. }) => {
+            *unknown += 1;
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
 }
 
 type All<'s, T> = Box<dyn Iterator<Item = Result<T, Error>> + 's>;
@@ -51,7 +74,11 @@ fn records<'s>(snapshot: &'s Snapshot, namespace: &Namespace, args: &ScanArgs) -
         Box::new(snapshot.written_after(namespace, args.after)?)
     } else {
         let prefix = prefix(args);
-        Box::new(snapshot.scan(namespace, range(args, prefix.as_ref()), Direction::Forward)?)
+        let range = range(args, prefix.as_ref());
+        match args.as_of {
+            None => Box::new(snapshot.scan(namespace, range, Direction::Forward)?),
+            Some(time) => Box::new(snapshot.scan_as_of(namespace, range, Direction::Forward, time)?),
+        }
     })
 }
 
@@ -65,7 +92,11 @@ fn keys<'s>(snapshot: &'s Snapshot, namespace: &Namespace, args: &ScanArgs) -> R
         Box::new(snapshot.keys_written_after(namespace, args.after, filter)?)
     } else {
         let prefix = prefix(args);
-        Box::new(snapshot.keys(namespace, range(args, prefix.as_ref()), Direction::Forward, filter)?)
+        let range = range(args, prefix.as_ref());
+        match args.as_of {
+            None => Box::new(snapshot.keys(namespace, range, Direction::Forward, filter)?),
+            Some(time) => Box::new(snapshot.keys_as_of(namespace, range, Direction::Forward, time)?),
+        }
     })
 }
 

@@ -18,6 +18,10 @@ pub(crate) struct Compacted {
     /// Bytes of all files of the store.
     pub(crate) file_bytes_before: u64,
     pub(crate) file_bytes_after: u64,
+    /// Whether the bytes of purged records were overwritten.
+    pub(crate) wiped: bool,
+    /// Purged records that the log for replicas keeps.
+    pub(crate) purged_for_log: u64,
     pub(crate) duration_ms: u64,
 }
 
@@ -32,7 +36,17 @@ pub(crate) fn records_compact(out: &mut Out, compacted: &Compacted) -> Result<()
         "compressed {}",
         counted(compacted.records, "record", "records")
     ))?;
-    lines(compacted).try_for_each(|line| out.line(line))
+    lines(compacted).try_for_each(|line| out.line(line))?;
+    if compacted.wiped {
+        out.line("  no file has bytes of what was purged")?;
+    }
+    match compacted.purged_for_log {
+        0 => Ok(()),
+        records => out.line(format!(
+            "  except {}, which the log for replicas keeps (see `ibid records purge --help`)",
+            counted(records, "record", "records")
+        )),
+    }
 }
 
 /// Returns lines that describe what a compaction changed, and how long it took.

@@ -1,6 +1,6 @@
 //! Prints `records get` of several records, or as JSON.
 
-use ibid_record::Record;
+use ibid_record::Version;
 use ibid_repo::Result;
 
 use super::super::Out;
@@ -20,17 +20,22 @@ impl<'a> GetPrinter<'a> {
         Ok(GetPrinter { out, records: 0 })
     }
 
-    pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
+    pub(crate) fn record(&mut self, key: &[u8], version: Version, body: &[u8]) -> Result<()> {
         self.records += 1;
+        let record = JsonRecord::new(key, version, body);
         match self.out.json {
-            true => self.out.item("record", JsonRecord::new(record)),
-            false => self.out.json(&JsonRecord::new(record)),
+            true => self.out.item("record", record),
+            false => self.out.json(&record),
         }
     }
 
     pub(crate) fn end(self) -> Result<()> {
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records: self.records }),
+            true => {
+                let records = self.records;
+                let unknown = None;
+                self.out.item("end", JsonEnd { records, unknown })
+            }
             false => Ok(()),
         }
     }

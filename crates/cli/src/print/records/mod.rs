@@ -1,6 +1,7 @@
 //! Prints `records`.
 
 mod compact;
+mod expire;
 mod get;
 mod load;
 mod repair;
@@ -9,9 +10,10 @@ mod stats;
 mod verify;
 
 pub(crate) use compact::{Compacted, records_compact};
+pub(crate) use expire::ExpirePrinter;
 pub(crate) use get::GetPrinter;
 use ibid_record::replicate::TakenOver;
-use ibid_record::{Log, Role, Version, Versions};
+use ibid_record::{Log, Retention, Role, Time, Version, Versions};
 use ibid_repo::Result;
 use ibid_terminal::escape;
 use ibid_terminal::json::lossless;
@@ -24,7 +26,7 @@ use serde::Serialize;
 pub(crate) use stats::{StoreStats, records_stats};
 pub(crate) use verify::records_verify;
 
-use super::Out;
+use super::{Out, time};
 
 /// A key: as text, or as hexadecimal digits if it is not text.
 #[derive(Serialize)]
@@ -134,6 +136,99 @@ pub(crate) fn records_delete(out: &mut Out, key: &[u8], removed_versions: u64) -
     out.line(format!("deleted {}; {versions}", escape(key)))
 }
 
+/// The result of a purge of versions.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Purged {
+    pub(crate) removed_versions: u64,
+    /// Whether the log for replicas still names them.
+    pub(crate) in_log: bool,
+}
+
+#[derive(Serialize)]
+struct JsonPurge {
+    #[serde(flatten)]
+    key: JsonKey,
+    #[serde(flatten)]
+    purged: Purged,
+}
+
+/// Says how many versions were purged, and what is left to do.
+pub(crate) fn records_purge(out: &mut Out, key: &[u8], purged: Purged) -> Result<()> {
+    if out.json {
+        let key = JsonKey::new(key);
+        return out.document("records purge", None, &JsonPurge { key, purged });
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let versions = counted(purged.removed_versions, "version", "versions");
+    out.line(format!("purged {versions} of {}", escape(key)))?;
+    match purged {
+        Purged {
+            removed_versions: 0, ..
+        } => Ok(()),
+        Purged { in_log: true, .. } => out.line(
+            "  the log for replicas keeps their bytes: add --truncate-log to remove what it has, and run `compact`",
+        ),
+        Purged { in_log: false, .. } => out.line("  run `ibid records compact` to remove their bytes from the files"),
+    }
+}
+
+#[derive(Serialize)]
+struct JsonRetention<'n> {
+    namespace: &'n str,
+    versions: &'static str,
+    keep_last: Option<u32>,
+    keep_within_seconds: Option<u64>,
+    expire_after_seconds: Option<u64>,
+}
+
+/// Says what a namespace keeps.
+pub(crate) fn records_retention(out: &mut Out, name: &str, versions: Versions, retention: Retention) -> Result<()> {
+    let seconds = |span: Option<std::time::Duration>| span.map(|span| span.as_secs());
+    let Retention {
+        versions: keep_last,
+        within,
+        lifetime,
+        ..
+    } = retention;
+    if out.json {
+        let body = JsonRetention {
+            namespace: name,
+            versions: versions_word(versions),
+            keep_last,
+            keep_within_seconds: seconds(within),
+            expire_after_seconds: seconds(lifetime),
+        };
+        return out.document("records retention", None, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    kept.extend(keep_last.map(|last| format!("the last {}", counted(last.into(), "version", "versions"))));
+    kept.extend(within.map(|span| format!("versions of the last {}", span_text(span))));
+    let kept = match (versions, kept.is_empty()) {
+        (Versions::Latest, _) => "the latest version of each key".to_owned(),
+        (Versions::Kept, true) => "all versions".to_owned(),
+        (Versions::Kept, false) => kept.join(", and "),
+    };
+    out.line(format!("{} keeps {kept}", escape(name.as_bytes())))?;
+    match lifetime {
+        Some(span) => out.line(format!("  keys expire {} after their latest version", span_text(span))),
+        None => Ok(()),
+    }
+}
+
+/// Returns a span in the largest unit that it is a multiple of: `30d`, `12h`, `15m` or `90s`.
+fn span_text(span: std::time::Duration) -> String {
+    let seconds = span.as_secs();
+    let unit = [(86_400, "d"), (3600, "h"), (60, "m")].into_iter();
+    let mut fits = unit.filter(|(unit, _)| seconds.is_multiple_of(*unit) && seconds > 0);
+    let (unit, name) = fits.next().unwrap_or((1, "s"));
+    format!("{}{name}", seconds / unit)
+}
+
 #[derive(Serialize)]
 struct JsonLog {
     position: u64,
@@ -210,6 +305,8 @@ struct JsonVersion {
     version: u32,
     number: u64,
     deleted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -225,26 +322,49 @@ pub(crate) fn records_versions(out: &mut Out, key: &[u8], versions: &[Version]) 
             version,
             number,
             deleted,
+            time,
         } in versions
         {
             let body = JsonVersion {
                 version,
                 number,
                 deleted,
+                time: json_time(time),
             };
             out.item("version", body)?;
         }
         let versions = versions.len() as u64;
         return out.item("end", JsonVersionsEnd { versions });
     }
-    let mut table = Table::new(&[("version", Align::Right), ("record", Align::Right), ("", Align::Left)]);
+    let mut table = Table::new(&[
+        ("version", Align::Right),
+        ("record", Align::Right),
+        ("stored", Align::Left),
+        ("", Align::Left),
+    ]);
     for version in versions {
         let note = if version.deleted { "deleted" } else { "" };
         table.row(vec![
             version.version.to_string(),
             version.number.to_string(),
+            version.time.map_or_else(|| "–".to_owned(), local_time),
             note.to_owned(),
         ]);
     }
     table.lines().try_for_each(|line| out.line(line))
+}
+
+/// Returns the time of a version as JSON has it.
+fn json_time(time: Option<Time>) -> Option<String> {
+    time.map(|time| time.to_string())
+}
+
+/// Formats the time of a version in the local time zone, with the milliseconds that tell versions apart.
+fn local_time(time: Time) -> String {
+    let millis = time.as_millis();
+    let seconds = ibid_format::tree::Time {
+        seconds: (millis / 1000) as i64,
+        nanos: 0,
+    };
+    format!("{}.{:03}", time::local(seconds), millis % 1000)
 }

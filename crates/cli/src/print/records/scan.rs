@@ -3,12 +3,12 @@
 use ibid_record::{KeyState, Record, Version};
 use ibid_repo::Result;
 use ibid_terminal::escape;
-use ibid_terminal::json::hex;
+use ibid_terminal::json::Hex;
 use ibid_terminal::number::size;
 use serde::Serialize;
 
 use super::super::Out;
-use super::JsonKey;
+use super::{JsonKey, json_time};
 
 #[derive(Serialize)]
 pub(super) struct JsonBegin<'n> {
@@ -22,25 +22,38 @@ pub(super) struct JsonRecord<'r> {
     key: JsonKey,
     version: u32,
     number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body_bytes: Option<String>,
+    body_bytes: Option<Hex<'r>>,
 }
 
 impl<'r> JsonRecord<'r> {
-    pub(super) fn new(record: &'r Record) -> JsonRecord<'r> {
-        let text = std::str::from_utf8(&record.body).ok();
+    pub(super) fn new(key: &[u8], version: Version, body: &'r [u8]) -> JsonRecord<'r> {
+        let text = std::str::from_utf8(body).ok();
         JsonRecord {
-            key: JsonKey::new(&record.key),
+            key: JsonKey::new(key),
+            version: version.version,
+            number: version.number,
+            time: json_time(version.time),
+            deleted: false,
+            body: text,
+            body_bytes: text.is_none().then_some(Hex(body)),
+        }
+    }
+
+    fn of(record: &'r Record) -> JsonRecord<'r> {
+        let version = Version {
             version: record.version,
             number: record.number,
             deleted: false,
-            body: text,
-            body_bytes: text.is_none().then(|| hex(&record.body)),
-        }
+            time: record.time,
+        };
+        JsonRecord::new(&record.key, version, &record.body)
     }
 
     fn without_body(state: &KeyState) -> JsonRecord<'r> {
@@ -48,11 +61,13 @@ impl<'r> JsonRecord<'r> {
             version,
             number,
             deleted,
+            time,
         } = state.latest;
         JsonRecord {
             key: JsonKey::new(&state.key),
             version,
             number,
+            time: json_time(time),
             deleted,
             body: None,
             body_bytes: None,
@@ -63,6 +78,9 @@ impl<'r> JsonRecord<'r> {
 #[derive(Serialize)]
 pub(super) struct JsonEnd {
     pub(super) records: u64,
+    /// With `--as-of`: keys of which nothing is known at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown: Option<u64>,
 }
 
 /// What is listed.
@@ -108,10 +126,10 @@ impl<'a> ScanPrinter<'a> {
     pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
         self.records += 1;
         if self.out.json {
-            return self.out.item("record", JsonRecord::new(record));
+            return self.out.item("record", JsonRecord::of(record));
         }
         if !self.out.is_terminal() {
-            return self.out.json(&JsonRecord::new(record));
+            return self.out.json(&JsonRecord::of(record));
         }
         let (number, version, size) = (record.number, record.version, size(record.body.len() as u64));
         let key = escape(&record.key);
@@ -135,9 +153,14 @@ impl<'a> ScanPrinter<'a> {
             .line(format!("{number:>10}  {version:>7}  {}", escape(&state.key)))
     }
 
-    pub(crate) fn end(self) -> Result<()> {
+    /// Ends the list. `unknown` is how many keys could not be listed as they were at a time.
+    pub(crate) fn end(self, unknown: Option<u64>) -> Result<()> {
+        if let Some(keys @ 1..) = unknown {
+            super::super::not_as_of(keys);
+        }
+        let records = self.records;
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records: self.records }),
+            true => self.out.item("end", JsonEnd { records, unknown }),
             false => Ok(()),
         }
     }

@@ -25,6 +25,7 @@ pub(crate) struct StoreStats {
 struct Counts {
     keys: u64,
     deleted_keys: u64,
+    purged_versions: u64,
     records: u64,
     bytes: u64,
     latest_bytes: u64,
@@ -36,6 +37,7 @@ impl Counts {
         Counts {
             keys: counts.keys,
             deleted_keys: counts.keys_deleted,
+            purged_versions: counts.purged,
             records: counts.records,
             bytes: counts.body_bytes,
             latest_bytes: counts.latest_body_bytes,
@@ -47,6 +49,7 @@ impl Counts {
         Counts {
             keys: found.keys,
             deleted_keys: found.keys_deleted,
+            purged_versions: found.purged,
             records: found.records.count,
             bytes: found.records.bytes,
             latest_bytes: found.latest.bytes,
@@ -58,6 +61,7 @@ impl Counts {
         Counts {
             keys: self.keys + other.keys,
             deleted_keys: self.deleted_keys + other.deleted_keys,
+            purged_versions: self.purged_versions + other.purged_versions,
             records: self.records + other.records,
             bytes: self.bytes + other.bytes,
             latest_bytes: self.latest_bytes + other.latest_bytes,
@@ -71,6 +75,7 @@ impl Counts {
             versions.to_owned(),
             count(self.keys),
             count(self.deleted_keys),
+            count(self.purged_versions),
             count(self.records),
             size(self.bytes),
             size(self.latest_bytes),
@@ -257,6 +262,7 @@ fn counts_table(spaces: &[NamespaceStatistics], total: Counts) -> Table {
         ("versions", Align::Left),
         ("keys", Align::Right),
         ("deleted", Align::Right),
+        ("purged", Align::Right),
         ("records", Align::Right),
         ("bodies", Align::Right),
         ("latest", Align::Right),

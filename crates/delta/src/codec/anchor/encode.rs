@@ -1,12 +1,12 @@
 //! Finds the copies that encode a target.
 
-use super::instructions::{copy_cost, write};
+use super::instructions::{copy_cost, inserted, write};
 use super::refine::Dense;
 use super::table::{CHECKED, Table};
 use crate::Backend;
 use crate::codec::matches::{Match, common_ends};
 use crate::codec::scan::for_each_anchor;
-use crate::sample::{Interval, sample};
+use crate::sample::{Interval, WINDOW, sample};
 
 /// Targets with fewer bytes between common prefix and suffix are searched densely, without anchors.
 const ANCHORED_MIN: usize = 64;
@@ -17,6 +17,15 @@ const SHORT_MIN: usize = 10;
 /// A gap is searched for in so many bytes of the base, plus a multiple of its length.
 const NEARBY: usize = 64;
 const NEARBY_FACTOR: usize = 8;
+
+/// Most anchors of a base that are remembered, of about as many bytes of memory as 22 times this number.
+const ANCHORS_MAX: usize = 1 << 20;
+
+/// Bytes of a base that are sampled at a time, if it may have more anchors than that.
+const SAMPLED_AT_ONCE: usize = 1 << 20;
+
+/// Most matches. Where there are more, the rest of the target is inserted: so many small copies save little.
+const MATCHES_MAX: usize = 1 << 21;
 
 /// Buffers and tables for finding copies.
 #[derive(Debug)]
@@ -42,8 +51,17 @@ impl AnchorEncoder {
         }
     }
 
-    /// Appends the body of the delta.
-    pub(crate) fn encode(&mut self, interval: Interval, base: &[u8], target: &[u8], out: &mut Vec<u8>) {
+    /// Appends the body of the delta. Returns whether it has at most `bytes_max` bytes; appends nothing if even the
+    /// bytes without a copy are more.
+    pub(crate) fn encode(
+        &mut self,
+        interval: Interval,
+        base: &[u8],
+        target: &[u8],
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
         let (first, last) = common_ends(base, target, SHORT_MIN);
         self.long.clear();
         self.long.extend(first);
@@ -53,7 +71,11 @@ impl AnchorEncoder {
         self.long.extend(last);
         self.search_gaps(base, target);
         self.drop_costly();
+        if inserted(&self.matches, target) > bytes_max {
+            return false;
+        }
         write(&self.matches, target, out);
+        out.len() - start <= bytes_max
     }
 
     /// Adds the matches that the base's anchors find between two positions of the target.
@@ -61,8 +83,7 @@ impl AnchorEncoder {
         if until - from < ANCHORED_MIN || base.len() < CHECKED {
             return;
         }
-        self.positions.clear();
-        sample(self.backend, interval, base, 0, &mut self.positions);
+        self.sample_base(interval, base);
         self.table.fill(base, &self.positions);
 
         let (table, long) = (&self.table, &mut self.long);
@@ -72,11 +93,34 @@ impl AnchorEncoder {
             from..until,
             &mut self.positions,
             |taken, anchor| {
+                if long.len() >= MATCHES_MAX {
+                    return None;
+                }
                 let found = table.longest(base, &target[..until], taken, anchor)?;
                 long.push(found);
                 Some(found)
             },
         );
+    }
+
+    /// Fills `positions` with the anchors of the base. If they are too many, every second of them is left out, again
+    /// and again: a long base has longer matches, which are found by fewer.
+    fn sample_base(&mut self, interval: Interval, base: &[u8]) {
+        self.positions.clear();
+        let (mut at, mut kept_of) = (0, 1);
+        while at < base.len() {
+            let end = base.len().min(at + SAMPLED_AT_ONCE);
+            let before = self.positions.len();
+            // Sample the windows that begin before the end.
+            let part = &base[at..base.len().min(end + WINDOW - 1)];
+            sample(self.backend, interval, part, at as u32, &mut self.positions);
+            keep_one_of(kept_of, before, &mut self.positions);
+            if self.positions.len() > ANCHORS_MAX {
+                keep_one_of(2, 0, &mut self.positions);
+                kept_of *= 2;
+            }
+            at = end;
+        }
     }
 
     /// Fills `matches` with `long` and the matches that a dense search finds between.
@@ -94,7 +138,7 @@ impl AnchorEncoder {
         };
         for &next in self.long.iter().chain([&end]) {
             let gap = &target[last.target_end() as usize..next.target as usize];
-            if gap.len() >= SHORT_MIN {
+            if gap.len() >= SHORT_MIN && self.matches.len() < MATCHES_MAX {
                 // Search the base between the same two neighbours, or after the first if they are
                 // not in order there. Search not much more than the gap's length, so that many
                 // small gaps take no more time than a large one.
@@ -151,4 +195,13 @@ impl AnchorEncoder {
             + self.table.memory()
             + self.dense.memory()
     }
+}
+
+/// Keeps every `of`th position from index `from` on.
+fn keep_one_of(of: usize, from: usize, positions: &mut Vec<u32>) {
+    let kept = from + (positions.len() - from).div_ceil(of);
+    for at in from..kept {
+        positions[at] = positions[from + (at - from) * of];
+    }
+    positions.truncate(kept);
 }

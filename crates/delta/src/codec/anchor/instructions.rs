@@ -16,10 +16,18 @@ pub(super) fn copy_cost(distance: i64, length: u32) -> usize {
     2 + varint::len(distance.unsigned_abs() << 1) + varint::len(length.into())
 }
 
+/// Returns how many bytes of the target no match covers.
+pub(super) fn inserted(matches: &[Match], target: &[u8]) -> usize {
+    let copied: usize = matches.iter().map(|found| found.length as usize).sum();
+    target.len() - copied
+}
+
 /// Appends the body of a delta with these matches, which ascend in the target without overlap.
 pub(super) fn write(matches: &[Match], target: &[u8], out: &mut Vec<u8>) {
-    let copied: usize = matches.iter().map(|found| found.length as usize).sum();
-    varint::put(out, (target.len() - copied) as u64);
+    let inserted = inserted(matches, target);
+    // Growing by steps could take twice the memory.
+    out.reserve(varint::len(inserted as u64) + inserted);
+    varint::put(out, inserted as u64);
     let mut written = 0;
     for found in matches {
         out.extend_from_slice(&target[written..found.target as usize]);

@@ -474,8 +474,12 @@ impl Recording<'_> {
             found(&self.buffer[at as usize..][..length as usize]);
             return Some(Ok(()));
         }
-        let mut value = vec![0; length as usize];
-        Some(self.log.read(offset, &mut value).map(|()| found(&value)))
+        // Of a value that was given in parts, the last may still be in the buffer.
+        let written = length.min(self.at - offset);
+        let mut value = vec![0; written as usize];
+        let read = self.log.read(offset, &mut value);
+        value.extend_from_slice(&self.buffer[..(length - written) as usize]);
+        Some(read.map(|()| found(&value)))
     }
 
     /// Adds a change. Returns where its value is in the segment.
@@ -484,18 +488,32 @@ impl Recording<'_> {
         let change = CommitChange { table, key, value };
         change.encode_before_value(&mut self.buffer);
         self.changes += 1;
-        let value = value.unwrap_or_default();
         let at = self.at + self.buffer.len() as u64;
-        if value.len() < BUFFER {
-            self.buffer.extend_from_slice(value);
+        self.add_bytes(value.unwrap_or_default())?;
+        Ok(at)
+    }
+
+    /// Adds the change of a value that is given in parts. Returns where the value is in the segment.
+    pub(super) fn add_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<u64, EngineError> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        CommitChange::encode_before_value_of(table.number(), key, length, &mut self.buffer);
+        self.changes += 1;
+        let at = self.at + self.buffer.len() as u64;
+        parts.iter().try_for_each(|part| self.add_bytes(part))?;
+        Ok(at)
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) -> Result<(), EngineError> {
+        if bytes.len() < BUFFER {
+            self.buffer.extend_from_slice(bytes);
         } else {
             self.write_buffer()?;
-            self.write(value)?;
+            self.write(bytes)?;
         }
         if self.buffer.len() >= BUFFER {
             self.write_buffer()?;
         }
-        Ok(at)
+        Ok(())
     }
 
     fn write_buffer(&mut self) -> Result<(), EngineError> {

@@ -6,6 +6,7 @@ mod reclaim;
 mod segments;
 #[cfg(test)]
 mod tests;
+mod wipe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -41,6 +42,8 @@ const PLACED_BYTES_MIN: usize = 64;
 const SEGMENT_BYTES: u64 = 32 << 20;
 /// Of so many parts of the length of all segments, one makes a segment long: so there are few however large the store.
 const SEGMENTS: u64 = 128;
+/// Values from this length on are written in parts, bytes.
+const IN_PARTS_MIN: usize = 64 << 10;
 /// redb's own table about the log of commits.
 const COMMITS: Definition = TableDefinition::new("commits");
 /// What names the log.
@@ -458,6 +461,10 @@ impl Engine for Redb {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
         self.compact_redb().map_err(|error| self.write_failed(error))
     }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.overwrite_free_pages().map_err(|error| self.write_failed(error))
+    }
 }
 
 struct RedbSnapshot {
@@ -622,6 +629,23 @@ impl Transaction for RedbTransaction<'_> {
         done.map_err(|error| failed("write to", self.path, error.into()))
     }
 
+    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        super::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
+        let length = parts.iter().map(|part| part.len()).sum();
+        if length < IN_PARTS_MIN || !is_placed(table) {
+            return self.put(table, key, &parts.concat());
+        }
+        super::check_bytes("value", length, VALUE_BYTES_MAX)?;
+        let place = ValuePlace {
+            segment: self.recording.segment(),
+            offset: self.recording.add_parts(table, key, parts)?,
+            length: length as u64,
+        };
+        let tables = &mut self.tables[table as usize];
+        let done = put_place(tables, key, place, &mut self.stored, &mut self.usage);
+        done.map_err(|error| failed("write to", self.path, error.into()))
+    }
+
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {
         self.recording.add(table, key, None)?;
         let deleted = delete(&mut self.tables[table as usize], table, key, &mut self.usage);
@@ -640,17 +664,29 @@ fn put(
     if !is_placed(table) {
         return tables.insert(key, value).map(drop);
     }
-    let is_placed = value.len() >= PLACED_BYTES_MIN;
-    stored.clear();
-    match is_placed {
-        true => StoredValue::Placed(place).encode(stored),
-        false => StoredValue::Here(value).encode(stored),
+    if value.len() >= PLACED_BYTES_MIN {
+        return put_place(tables, key, place, stored, usage);
     }
+    stored.clear();
+    StoredValue::Here(value).encode(stored);
     let before = tables.insert(key, stored.as_slice())?;
     release(before.as_ref(), usage);
-    if is_placed {
-        *usage.entry(place.segment).or_default() += place.length as i64;
-    }
+    Ok(())
+}
+
+/// Puts the place of a value, which is in the log.
+fn put_place(
+    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
+    key: &[u8],
+    place: ValuePlace,
+    stored: &mut Vec<u8>,
+    usage: &mut Usage,
+) -> Result<(), StorageError> {
+    stored.clear();
+    StoredValue::Placed(place).encode(stored);
+    let before = tables.insert(key, stored.as_slice())?;
+    release(before.as_ref(), usage);
+    *usage.entry(place.segment).or_default() += place.length as i64;
     Ok(())
 }
 

@@ -160,6 +160,15 @@ impl Redb {
         })
     }
 
+    /// Returns the length of the file, bytes; [`None`] if there is none.
+    pub(super) fn length(&self) -> Result<Option<u64>, EngineError> {
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(EngineError::io("look at", &self.path, source)),
+        }
+    }
+
     /// Makes all tables if they are not there, so that snapshots find them, and says what names the log.
     fn adopt_log(&self) -> Result<(), EngineError> {
         let journal = &mut *self.lock_journal();

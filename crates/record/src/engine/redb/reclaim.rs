@@ -51,6 +51,16 @@ impl Journal {
         most.map(|(segment, _, _)| segment)
     }
 
+    /// Returns the segments that are not used completely, but for the log's own.
+    fn with_unused(&self) -> Vec<u64> {
+        let is_unused = |(segment, length): &(&u64, &u64)| **length > COMMIT_LOG_COMMITS_AT + self.used(**segment);
+        self.lengths
+            .iter()
+            .filter(is_unused)
+            .map(|(segment, _)| *segment)
+            .collect()
+    }
+
     /// Whether much of the log's own segment is not used.
     fn is_worn(&self) -> bool {
         let length = self.log.end() - COMMIT_LOG_COMMITS_AT;
@@ -89,6 +99,26 @@ impl Redb {
             self.checkpoint(false)?;
         }
         if thorough { self.compact_short_file() } else { Ok(()) }
+    }
+
+    /// Moves what is left in all segments of which anything is not used, and removes them. Returns whether it could:
+    /// what is damaged cannot be moved.
+    pub(super) fn reclaim_all(&self) -> Result<bool, EngineError> {
+        self.checkpoint(true)?;
+        // What is moved is in segments behind these.
+        let worn: Vec<u64> = self.lock_journal().with_unused();
+        for segment in worn {
+            // It goes on to the end.
+            let _ = self.move_values(segment, &mut |_| ControlFlow::Continue(()))?;
+            let journal = &mut *self.lock_journal();
+            if journal.used(segment) > 0 {
+                journal.stuck.insert(segment);
+            } else {
+                journal.lengths.remove(&segment);
+            }
+        }
+        self.checkpoint(false)?;
+        Ok(self.lock_journal().stuck.is_empty())
     }
 
     /// Compacts redb's file if it has grown much since the last time, and is so short that nobody waits long.

@@ -422,3 +422,24 @@ fn a_file_that_is_older_than_its_log_is_noticed() {
         Err(EngineError::Damaged { .. })
     ));
 }
+
+#[test]
+fn a_value_in_parts_is_there_within_its_commit_and_after_a_stop() {
+    let memory = Memory::default();
+    let file = memory.file();
+    let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("parts"), 0).unwrap();
+    let body = vec![7; 1 << 20];
+    let parts = [&b"head"[..], &body, b"check"];
+    let key = 1_u32.to_be_bytes();
+    let mut put = |transaction: &mut dyn Transaction| {
+        transaction.put_parts(Table::Records, &key, &parts)?;
+        let mut is_same = false;
+        transaction.get(Table::Records, &key, &mut |value| is_same = value == parts.concat())?;
+        assert!(is_same);
+        Ok(())
+    };
+    engine.write(Commit::Synced, &mut put).unwrap();
+    let log = Memory::of(memory.copy().remove(&1).unwrap());
+    let opened = Redb::open_on(Copied::of(file.copy(), &log), log.clone(), Path::new("opened"), 0).unwrap();
+    assert!(record(&*opened.snapshot().unwrap(), 1) == Some(parts.concat()));
+}

@@ -48,6 +48,7 @@ fn read(args: &RecordsArgs, watch: &mut Watch) -> Result<Vec<(Vec<u8>, Vec<u8>)>
     let fields = Fields::Named {
         key: args.key.clone(),
         body: args.body.clone(),
+        time: None,
     };
     let (mut records, mut bytes) = (Vec::new(), 0);
     for file in &args.files {
@@ -65,7 +66,7 @@ fn read(args: &RecordsArgs, watch: &mut Watch) -> Result<Vec<(Vec<u8>, Vec<u8>)>
                 None => break,
                 Some(Line::Waiting) => continue,
                 Some(Line::Whole(line)) if line.trim_ascii().is_empty() => continue,
-                Some(Line::Whole(line)) => fields.record(line).map(|(key, body)| (key, body.into_owned())),
+                Some(Line::Whole(line)) => fields.record(line).map(|record| (record.key, record.body.into_owned())),
                 Some(Line::TooLong { bytes_max }) => Err(format!("it has more than {bytes_max} bytes")),
             };
             let (key, body) = record
