@@ -96,21 +96,22 @@ impl Shared {
             completeness,
             durability: options.durability,
             interval: options.encoding.interval,
-            writer: Some(handle.clone()),
+            writer: Some(handle),
             writer_thread: Some(writer_thread),
             feed,
             encoder_thread: None,
             keeper_thread: None,
             sweeping: None,
         };
+        // If a thread can't be started, `shared` is dropped and waits for the writer: no other handle may be left then.
         if !options.compacting.enabled {
             shared.activity.has_no_keeper();
         } else {
-            let keeper = shared.keeper(handle.clone());
+            let keeper = shared.keeper(shared.writer()?.clone());
             shared.keeper_thread = Some(spawn(path, "ibid-compact", move || keeper.run())?);
         }
         if let Some(interval) = options.retention_interval {
-            let sweeper = Sweeper::new(shared.engine.clone(), handle.clone());
+            let sweeper = Sweeper::new(shared.engine.clone(), shared.writer()?.clone());
             let (ends, ended) = sync_channel(0);
             let thread = spawn(path, "ibid-retain", move || sweeper.run(interval, &ended))?;
             shared.sweeping = Some((ends, thread));
@@ -118,7 +119,8 @@ impl Shared {
         if let Some(feed) = shared.feed.clone() {
             let (engine, records) = (shared.engine.clone(), shared.records.clone());
             let (tally, activity) = (shared.tally.clone(), shared.activity.clone());
-            let encoder = EncoderThread::new(options.encoding, engine, records, handle, feed, tally, activity);
+            let writer = shared.writer()?.clone();
+            let encoder = EncoderThread::new(options.encoding, engine, records, writer, feed, tally, activity);
             shared.encoder_thread = Some(spawn(path, "ibid-encode", move || encoder.run())?);
         }
         Ok(shared)
