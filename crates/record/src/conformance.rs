@@ -31,8 +31,10 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// # Panics
 /// If a promise is broken. The message says which.
 pub fn run(folder: &Path, open: impl Fn(&Path) -> Result<Box<dyn Engine>, EngineError>) {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 14] = [
         ("got", put_values_can_be_read),
+        ("part", a_part_of_a_value_is_read_as_of_the_whole),
+        ("given-back", what_is_given_back_takes_nothing_away),
         ("tables", tables_are_apart),
         ("order", ranges_are_in_the_order_of_bytes),
         ("own", a_transaction_reads_its_own_writes),
@@ -104,6 +106,87 @@ fn put_values_can_be_read(path: &Path, open: Open<'_>) {
         .expect("keys can be deleted");
     assert_eq!(now(b"a"), None);
     assert_eq!(now(b"b").as_deref(), Some(&b""[..]));
+}
+
+fn a_part_of_a_value_is_read_as_of_the_whole(path: &Path, open: Open<'_>) {
+    let engine = opened(path, open);
+    for (table, length) in [
+        (Table::Keys, 100),
+        (Table::Records, 40),
+        (Table::Records, 5000),
+        (Table::Blocks, 200_000),
+    ] {
+        let bytes = noise(length, 4);
+        put(&*engine, Commit::Unsynced, table, &[(b"key", &bytes)]);
+        let snapshot = engine.snapshot().expect("it can be read");
+        for (at, part) in [
+            (0, 10),
+            (7, 0),
+            (20, 20),
+            (length - 1, 5),
+            (length, 3),
+            (usize::MAX, 3),
+            (1, usize::MAX),
+        ] {
+            let from = at.min(length);
+            let expected = &bytes[from..from.saturating_add(part).min(length)];
+            let mut found = None;
+            let mut show = |bytes: &[u8]| found = Some(bytes.to_vec());
+            let there = snapshot.get_part(table, b"key", at as u64, part, &mut show);
+            assert!(there.expect("it can be read"), "{part} bytes at {at} of {length}");
+            assert_eq!(found.as_deref(), Some(expected), "{part} bytes at {at} of {length}");
+        }
+        let there = snapshot.get_part(table, b"none", 0, 1, &mut |_| panic!("there is none"));
+        assert!(!there.expect("it can be read"));
+        assert!(snapshot.contains(table, b"key").expect("it can be read"));
+        assert!(!snapshot.contains(table, b"none").expect("it can be read"));
+        let mut keys = Vec::new();
+        let mut each = |key: &[u8]| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        };
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let read = snapshot.keys(table, everything, Direction::Forward, &mut each);
+        read.expect("it can be read");
+        assert_eq!(keys, [b"key"]);
+    }
+}
+
+fn what_is_given_back_takes_nothing_away(path: &Path, open: Open<'_>) {
+    let engine = opened(path, open);
+    let number = |i: u32| i.to_be_bytes();
+    for i in 0..2000 {
+        put(
+            &*engine,
+            Commit::Unsynced,
+            Table::Records,
+            &[(&number(i), &noise(3000, i))],
+        );
+    }
+    let before = engine.snapshot().expect("it can be read");
+    for i in (0..2000).filter(|i| i % 7 != 0) {
+        let mut delete = |transaction: &mut dyn Transaction| transaction.delete(Table::Records, &number(i));
+        engine.write(Commit::Unsynced, &mut delete).expect("it commits");
+    }
+    for thorough in [false, true] {
+        let given = engine.reclaim(thorough, &mut |_| ControlFlow::Continue(()));
+        given.expect("unused space can be given back");
+        let after = engine.snapshot().expect("it can be read");
+        for i in 0..2000 {
+            let bytes = noise(3000, i);
+            assert!(
+                value(&*before, Table::Records, &number(i)).as_ref() == Some(&bytes),
+                "{i} before"
+            );
+            let expected = (i % 7 == 0).then_some(bytes);
+            assert!(value(&*after, Table::Records, &number(i)) == expected, "{i} after");
+        }
+    }
+    drop(before);
+    drop(engine);
+    let engine = opened(path, open);
+    let after = engine.snapshot().expect("it can be read");
+    assert_eq!(all(&*after, Table::Records).len(), 2000_usize.div_ceil(7));
 }
 
 fn tables_are_apart(path: &Path, open: Open<'_>) {

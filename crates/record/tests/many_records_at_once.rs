@@ -57,6 +57,21 @@ impl Read for WatchedSnapshot {
         self.snapshot.get(table, key, found)
     }
 
+    fn get_part(
+        &self,
+        table: Table,
+        key: &[u8],
+        at: u64,
+        length: usize,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        // The heads of a block, at its beginning, are no frame.
+        if at > 0 {
+            self.seen.lock().unwrap().push((table, key.to_vec()));
+        }
+        self.snapshot.get_part(table, key, at, length, found)
+    }
+
     fn range(
         &self,
         table: Table,

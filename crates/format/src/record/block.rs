@@ -5,6 +5,7 @@
 //! own. A block holds as many frames as fill an engine's pages well.
 
 use std::io::Cursor;
+use std::ops::Range;
 
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
@@ -226,56 +227,127 @@ fn check(packed: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// A frame, and the checksum that its head states.
-type Stated<'b> = (BlockFrame<&'b [u8]>, [u8; CHECK_BYTES]);
-
-/// Reads the heads of a block's frames and their bytes. It does not check the frames' checksums.
-fn heads(number: u64, block: &[u8]) -> Result<Vec<Stated<'_>>, Error> {
-    let mut reader = Reader::new(block);
-    let frames = reader.varint_in("frames of a block", 1, FRAMES_MAX as u64)?;
-    let mut heads = Vec::with_capacity(frames as usize);
-    for _ in 0..frames {
-        let codec = reader.u8("codec of a frame")?;
-        in_range("codec of a frame", codec.into(), 0, ZSTD.into())?;
-        let records = reader.varint_in("records of a frame", 1, RECORDS_MAX)?;
-        let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)?;
-        let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)?;
-        heads.push((
-            codec,
-            records as usize,
-            length as usize,
-            packed as usize,
-            reader.array("checksum of a frame")?,
-        ));
-    }
-    let head = reader.position();
-    let mut reader = opened_prefix("block", Table::Blocks, &number.to_be_bytes(), block, head)?;
-    let mut found = Vec::with_capacity(heads.len());
-    for (codec, records, length, packed, check) in heads {
-        let packed = reader.take("packed frame", packed)?;
-        if codec == STORED {
-            equal("stored frame", length as u64, packed.len() as u64)?;
-        }
-        let frame = BlockFrame {
-            codec,
-            records,
-            length,
-            packed,
-        };
-        found.push((frame, check));
-    }
-    reader.finish("block")?;
-    Ok(found)
+/// What a block says of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FrameHead {
+    codec: u8,
+    records: usize,
+    /// Length before compression, bytes.
+    length: usize,
+    /// Length as stored, bytes.
+    packed: usize,
+    check: [u8; CHECK_BYTES],
 }
 
-fn checked((frame, stated): Stated<'_>) -> Result<BlockFrame<&[u8]>, Error> {
-    let computed = check(frame.packed);
-    if computed != stated {
-        let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(stated));
-        let field = "frame of records";
-        return Err(Error::Check { field, expected, found });
+/// The heads of a block's frames, which are at its beginning: with them one frame can be read without the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHead {
+    frames: Vec<FrameHead>,
+    /// Length of the heads, with their checksum, bytes.
+    length: usize,
+}
+
+impl BlockHead {
+    /// Most bytes that heads take.
+    pub const BYTES_MAX: usize = 2 + FRAMES_MAX * (1 + 3 * wire::VARINT_BYTES_MAX + CHECK_BYTES) + 4;
+
+    /// Reads the heads of the block stored under `number`, from all of it or its beginning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] if they are longer; [`Error::Check`] if a byte of them changed; else the fault in the bytes.
+    pub fn decode(number: u64, block: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(block);
+        let count = reader.varint_in("frames of a block", 1, FRAMES_MAX as u64)?;
+        let mut frames = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let codec = reader.u8("codec of a frame")?;
+            in_range("codec of a frame", codec.into(), 0, ZSTD.into())?;
+            let records = reader.varint_in("records of a frame", 1, RECORDS_MAX)? as usize;
+            let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)? as usize;
+            let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)? as usize;
+            let check = reader.array("checksum of a frame")?;
+            if codec == STORED {
+                equal("stored frame", length as u64, packed as u64)?;
+            }
+            frames.push(FrameHead {
+                codec,
+                records,
+                length,
+                packed,
+                check,
+            });
+        }
+        let rest = opened_prefix("block", Table::Blocks, &number.to_be_bytes(), block, reader.position())?;
+        let length = block.len() - rest.remaining();
+        Ok(BlockHead { frames, length })
     }
-    Ok(frame)
+
+    /// Returns how many records are in the block, obsolete ones included.
+    pub fn records(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.records as u64).sum()
+    }
+
+    /// Returns the length of the block, bytes.
+    pub fn block_bytes(&self) -> u64 {
+        let frames: u64 = self.frames.iter().map(|frame| frame.packed as u64).sum();
+        self.length as u64 + frames
+    }
+
+    /// Returns where a frame is in the block, bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if the block has no such frame.
+    pub fn place(&self, frame: u8) -> Result<Range<u64>, Error> {
+        let head = self.head(frame)?;
+        let before: u64 = self.frames[..frame.into()]
+            .iter()
+            .map(|frame| frame.packed as u64)
+            .sum();
+        let from = self.length as u64 + before;
+        Ok(from..from + head.packed as u64)
+    }
+
+    /// Returns a frame of which these bytes are in the block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] or [`Error::Mismatch`] if they are not those of the frame; [`Error::OutOfRange`] if the block
+    /// has no such frame.
+    pub fn frame<'b>(&self, frame: u8, packed: &'b [u8]) -> Result<BlockFrame<&'b [u8]>, Error> {
+        let head = self.head(frame)?;
+        equal("packed frame", head.packed as u64, packed.len() as u64)?;
+        let computed = check(packed);
+        if computed != head.check {
+            let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(head.check));
+            let field = "frame of records";
+            return Err(Error::Check { field, expected, found });
+        }
+        Ok(BlockFrame {
+            codec: head.codec,
+            records: head.records,
+            length: head.length,
+            packed,
+        })
+    }
+
+    fn head(&self, frame: u8) -> Result<&FrameHead, Error> {
+        in_range("frame of a block", frame.into(), 0, self.frames.len() as u64 - 1)?;
+        Ok(&self.frames[usize::from(frame)])
+    }
+
+    /// Reads the heads of a whole block.
+    fn of_whole(number: u64, block: &[u8]) -> Result<Self, Error> {
+        let head = BlockHead::decode(number, block)?;
+        equal("block", head.block_bytes(), block.len() as u64)?;
+        Ok(head)
+    }
+
+    fn frame_of_whole<'b>(&self, block: &'b [u8], frame: u8) -> Result<BlockFrame<&'b [u8]>, Error> {
+        let place = self.place(frame)?;
+        self.frame(frame, &block[place.start as usize..place.end as usize])
+    }
 }
 
 /// Returns one frame of the block stored under `number`.
@@ -284,9 +356,7 @@ fn checked((frame, stated): Stated<'_>) -> Result<BlockFrame<&[u8]>, Error> {
 ///
 /// [`Error::Check`] if a byte of the heads or of the frame changed; else the fault in the bytes.
 pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<BlockFrame<&[u8]>, Error> {
-    let mut heads = heads(number, block)?;
-    in_range("frame of a block", frame.into(), 0, heads.len() as u64 - 1)?;
-    checked(heads.swap_remove(frame.into()))
+    BlockHead::of_whole(number, block)?.frame_of_whole(block, frame)
 }
 
 /// Returns all frames of the block stored under `number`.
@@ -295,18 +365,10 @@ pub fn frame_of_block(number: u64, block: &[u8], frame: u8) -> Result<BlockFrame
 ///
 /// As [`frame_of_block`].
 pub fn frames_of_block(number: u64, block: &[u8]) -> Result<Vec<BlockFrame<&[u8]>>, Error> {
-    heads(number, block)?.into_iter().map(checked).collect()
-}
-
-/// Returns how many records are in the block stored under `number`, obsolete ones included. Reads its
-/// head only.
-///
-/// # Errors
-///
-/// [`Error::Check`] if a byte of the head changed; else the fault in the bytes.
-pub fn records_of_block(number: u64, block: &[u8]) -> Result<u64, Error> {
-    let heads = heads(number, block)?;
-    Ok(heads.iter().map(|(frame, _)| frame.records as u64).sum())
+    let head = BlockHead::of_whole(number, block)?;
+    (0..head.frames.len())
+        .map(|frame| head.frame_of_whole(block, frame as u8))
+        .collect()
 }
 
 /// Decompresses frames. Owns a zstd context: reuse it.

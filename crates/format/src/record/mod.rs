@@ -29,8 +29,8 @@ mod segment;
 mod versions;
 
 pub use block::{
-    BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, FRAMES_MAX, frame_of_block, frames_of_block,
-    records_of_block, records_of_frame,
+    BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, BlockHead, FRAMES_MAX, frame_of_block,
+    frames_of_block, records_of_frame,
 };
 pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use commit_log::{

@@ -89,7 +89,7 @@ impl Activity {
         self.unexamined.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that the encoder has examined bodies.
+    /// Notes that the encoder has examined bodies, and that their deltas are written.
     pub(crate) fn was_examined(&self, bytes: u64) {
         self.unexamined.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ impl Activity {
         before.last().map_or(0, |&(_, next)| next)
     }
 
-    /// Notes that all records before this number are in blocks.
+    /// Notes that all records before this number are in blocks, and that what they took before is given back.
     pub(crate) fn was_packed(&self, below: u64) {
         let mut state = self.state();
         while state.marks.len() > 1 && state.marks[1].1 <= below {
@@ -128,12 +128,20 @@ impl Activity {
     /// Returns how much waits for the encoder or the keeper, as a part of what may: 0 up to half of it, 1 for all of it
     /// and more.
     fn pressure(&self) -> f64 {
-        let has_encoder = !self.state().has_no_encoder;
-        let unexamined = self.unexamined.load(Ordering::Relaxed) * u64::from(has_encoder);
-        self.part(unexamined).max(self.pressure_on_keeper())
+        let (has_encoder, has_keeper) = {
+            let state = self.state();
+            (!state.has_no_encoder, !state.has_no_keeper)
+        };
+        let lag = match (has_encoder, has_keeper) {
+            // What the encoder has not examined, the keeper has not moved either.
+            (_, true) => self.bytes().saturating_sub(self.packed.load(Ordering::Relaxed)),
+            (true, false) => self.unexamined.load(Ordering::Relaxed),
+            (false, false) => 0,
+        };
+        self.part(lag)
     }
 
-    /// Returns how much waits for the keeper, as [`pressure`](Self::pressure) does.
+    /// Returns how much waits for the keeper alone, as [`pressure`](Self::pressure) does.
     pub(crate) fn pressure_on_keeper(&self) -> f64 {
         if self.state().has_no_keeper {
             return 0.0;

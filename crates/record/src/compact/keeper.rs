@@ -23,8 +23,6 @@ const TICK: Duration = Duration::from_millis(100);
 const TICK_MIN: Duration = Duration::from_millis(1);
 /// The longest pause for others at once.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Of the bytes of recent records, so many times as many may be stored whole before those are moved into blocks.
-const WHOLE_PARTS: u64 = 2;
 /// Less than so many bytes of records are not worth a block of their own.
 const WORTH_BYTES: usize = 256 << 10;
 /// Blocks are looked through once of the records that they had then, one of so many has left them: while nobody writes,
@@ -97,10 +95,11 @@ impl Keeper {
             false => self.activity.recent_from(self.settings.recent_bytes as u64),
         };
         let below = recent_from.min(examined);
-        if self.pack(below, is_idle)? {
+        let is_packed = self.pack(below, is_idle)?;
+        self.reclaim(is_idle)?;
+        if is_packed {
             self.activity.was_packed(below);
         }
-        self.reclaim(is_idle)?;
         Ok(examined >= self.activity.next())
     }
 
@@ -127,7 +126,7 @@ impl Keeper {
         let mut pace = Pace::new(&self.activity, self.settings);
         let mut go_on = || pace.rest();
         // A keeper that can't keep up compresses in a fifth of the time.
-        let occasion = match self.activity.pressure_on_keeper() > 0.0 {
+        let occasion = match !is_idle && self.activity.pressure_on_keeper() > 0.0 {
             true => Occasion::Hurry,
             false => Occasion::Background,
         };
@@ -147,7 +146,7 @@ impl Keeper {
             Vec::new()
         };
         // Those that are stored whole may still become deltas, and leave a hole in their block.
-        let with_whole = is_idle || packer.whole_bytes(below)? > WHOLE_PARTS * self.settings.recent_bytes as u64;
+        let with_whole = is_idle || packer.whole_bytes(below)? > self.settings.recent_bytes as u64;
         let mut after = 0;
         while !packer.has_ended()
             && let Some(last) = packer.read_window(after, below, with_whole)?

@@ -10,13 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ibid_format::record::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, Body, ChainEntry, FRAMES_MAX, Place, Record,
-    frames_of_block, key_of, records_of_block, records_of_frame,
+    frames_of_block, key_of, records_of_frame,
 };
 
 use super::Compaction;
 use super::window::{Item, Window};
 use crate::engine::{Direction, Snapshot, Table};
 use crate::error::Error;
+use crate::read::frames::head_of;
 use crate::read::records::Records;
 use crate::read::{lookup, places};
 use crate::write::block;
@@ -124,10 +125,20 @@ struct FinishedFrame {
 }
 
 /// A block that has room for more frames.
-#[derive(Default)]
 struct OpenBlock {
+    kind: Kind,
     frames: Vec<FinishedFrame>,
     bytes: usize,
+}
+
+impl OpenBlock {
+    fn new(kind: Kind) -> Self {
+        OpenBlock {
+            kind,
+            frames: Vec::new(),
+            bytes: 0,
+        }
+    }
 }
 
 /// The kind of records in a frame.
@@ -262,28 +273,38 @@ impl<'c> Packer<'c> {
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
         let (occasion, frees_all, damage) = (self.occasion, self.frees_all, &mut self.damage);
         let is_redone = |number: u64| occasion == Occasion::Request && !number.is_multiple_of(2);
-        let mut failed = Ok(());
-        let mut each = |key: &[u8], block: &[u8]| {
-            let number = key.try_into().map_or(0, u64::from_be_bytes);
-            let used = used.get(&number).copied().unwrap_or(0);
-            match records_of_block(number, block) {
-                Ok(_) if used == 0 => unused.push(number),
-                Ok(_) if is_redone(number) => worn.push(number),
-                Ok(records) if frees_all && used < records => worn.push(number),
-                Ok(records) if used * 100 < records * occasion.use_percent_min() => worn.push(number),
-                Ok(_) if block.len() < BLOCK_BYTES / 2 => short.push(number),
-                Ok(_) => {}
-                Err(error) => failed = note(damage, Err(Error::damaged(Table::Blocks, key, error))),
-            }
+        let mut blocks = Vec::new();
+        let mut each = |key: &[u8]| {
+            blocks.push(key.try_into().map_or(0, u64::from_be_bytes));
             ControlFlow::Continue(())
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
         self.read
-            .range(Table::Blocks, everything, Direction::Forward, &mut each)?;
-        failed?;
+            .keys(Table::Blocks, everything, Direction::Forward, &mut each)?;
+        for number in blocks {
+            let used = used.get(&number).copied().unwrap_or(0);
+            let head = match head_of(self.read, number) {
+                Ok(head) => head,
+                Err(error) => {
+                    note(damage, Err(error))?;
+                    continue;
+                }
+            };
+            let records = head.records();
+            if used == 0 {
+                unused.push(number);
+            } else if is_redone(number)
+                || frees_all && used < records
+                || used * 100 < records * occasion.use_percent_min()
+            {
+                worn.push(number);
+            } else if head.block_bytes() < BLOCK_BYTES as u64 / 2 {
+                short.push(number);
+            }
+        }
         let are_merged = match occasion {
-            // A single short block would be as short as before.
-            Occasion::Request => short.len() > 1 || !worn.is_empty() || self.has_single_records()?,
+            // One of old records and one of latest ones would be as short as before.
+            Occasion::Request => short.len() > 2 || !worn.is_empty() || self.has_single_records()?,
             Occasion::Background | Occasion::Hurry => short.len() >= SHORT_BLOCKS,
         };
         if are_merged {
@@ -492,20 +513,23 @@ impl<'c> Packer<'c> {
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
         let finished = self.frame(kind).finish()?;
         self.ended |= (self.pace)().is_break();
-        self.add_to_block(finished)
+        self.add_to_block(kind, finished)
     }
 
-    /// Adds a frame to the fullest block that it fits into.
-    fn add_to_block(&mut self, frame: FinishedFrame) -> Result<(), Error> {
+    /// Adds a frame to the fullest block that it fits into. Old and latest records are in blocks of their own: their
+    /// lengths differ, and how many records are left in a block is to say how many bytes are.
+    fn add_to_block(&mut self, kind: Kind, frame: FinishedFrame) -> Result<(), Error> {
         let bytes = frame.frame.stored_bytes_max();
-        let fits = |block: &&mut OpenBlock| block.bytes + bytes <= BLOCK_BYTES && block.frames.len() < FRAMES_MAX;
+        let fits = |block: &&mut OpenBlock| {
+            block.kind == kind && block.bytes + bytes <= BLOCK_BYTES && block.frames.len() < FRAMES_MAX
+        };
         let block = match self.blocks.iter_mut().filter(fits).max_by_key(|block| block.bytes) {
             Some(block) => block,
             None => {
                 if self.blocks.len() == OPEN_BLOCKS {
                     self.write_fullest_block()?;
                 }
-                self.blocks.push(OpenBlock::default());
+                self.blocks.push(OpenBlock::new(kind));
                 self.blocks.last_mut().expect("one was pushed")
             }
         };
@@ -546,10 +570,13 @@ impl<'c> Packer<'c> {
             }
         }
         // The frames of blocks that are not full go into as few blocks as possible, longest first.
-        let mut left: Vec<FinishedFrame> = self.blocks.drain(..).flat_map(|block| block.frames).collect();
-        left.sort_by_key(|finished| Reverse(finished.frame.stored_bytes_max()));
-        for finished in left {
-            self.add_to_block(finished)?;
+        let blocks = self.blocks.drain(..);
+        let mut left: Vec<(Kind, FinishedFrame)> = blocks
+            .flat_map(|block| block.frames.into_iter().map(move |frame| (block.kind, frame)))
+            .collect();
+        left.sort_by_key(|(_, finished)| Reverse(finished.frame.stored_bytes_max()));
+        for (kind, finished) in left {
+            self.add_to_block(kind, finished)?;
         }
         while !self.blocks.is_empty() {
             self.write_fullest_block()?;

@@ -166,13 +166,11 @@ impl EncoderThread {
             let patience = (!self.pending.is_empty()).then_some(self.options.idle_after);
             match self.feed.next(patience) {
                 FeedEvent::Record(new) => {
-                    let lag = new.lag;
+                    self.unwritten += new.lag;
                     self.catch_up(Some(new.number))?;
                     self.encode_or_pass_over(new)?;
-                    self.activity.was_examined(lag);
-                    self.unwritten += lag;
                     let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
-                    if is_due || self.unwritten >= UNWRITTEN_BYTES {
+                    if is_due || self.unwritten >= self.unwritten_max() {
                         self.write()?;
                     }
                 }
@@ -633,6 +631,11 @@ impl EncoderThread {
         Ok(())
     }
 
+    /// Returns after how many bytes of bodies deltas are written in any case.
+    fn unwritten_max(&self) -> u64 {
+        UNWRITTEN_BYTES.min(self.options.lag_bytes_max / 8)
+    }
+
     fn count_index(&self) {
         let mut tally = self.tally.update();
         tally.index_entries = self.index.entries();
@@ -644,6 +647,7 @@ impl EncoderThread {
         self.count_index();
         self.tally.update().dropped = self.pending.dropped;
         if self.pending.is_empty() && self.next == self.next_written {
+            self.activity.was_examined(std::mem::take(&mut self.unwritten));
             return Ok(());
         }
         let encoded = Command::Encode(self.pending.take(self.next));
@@ -652,7 +656,8 @@ impl EncoderThread {
             Err(error @ Error::Damaged { .. }) => self.pass_over(error)?,
             written => drop(written?),
         }
-        (self.next_written, self.unwritten) = (self.next, 0);
+        self.next_written = self.next;
+        self.activity.was_examined(std::mem::take(&mut self.unwritten));
         Ok(())
     }
 }

@@ -145,6 +145,22 @@ pub trait Read {
         self.get(table, key, &mut |_| {})
     }
 
+    /// Shows a part of the value of a key to `found`: at most `length` bytes from `at` on, as many as there are. Returns
+    /// whether there is a value.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot read.
+    fn get_part(
+        &self,
+        table: Table,
+        key: &[u8],
+        at: u64,
+        length: usize,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        self.get(table, key, &mut |value| found(part_of(value, at, length)))
+    }
+
     /// Shows the keys of a range to `each`, as [`range`](Self::range) does, without reading their values.
     ///
     /// # Errors
@@ -264,6 +280,12 @@ pub(crate) fn is_void(range: &KeyRange<'_>) -> bool {
         | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
     }
+}
+
+/// Returns a part of a value.
+pub(crate) fn part_of(value: &[u8], at: u64, length: usize) -> &[u8] {
+    let from = usize::try_from(at).unwrap_or(usize::MAX).min(value.len());
+    &value[from..from.saturating_add(length).min(value.len())]
 }
 
 /// Refuses a key or value that is longer than the engine takes.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ibid_format::record::{BlockFrameDecoder, Place, frame_of_block, records_of_frame};
+use ibid_format::record::{BlockFrameDecoder, BlockHead, Place, records_of_frame};
 
 use super::places;
 use crate::engine::{Read, Table};
@@ -15,6 +15,29 @@ const RECORD_BYTES: usize = 24;
 
 /// Most bytes of a frame beside a long body: other records, and a directory.
 const OTHER_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that the heads of a block have hardly ever more of.
+const HEAD_BYTES: usize = 2 << 10;
+
+/// Returns the heads of a block's frames, without reading the others.
+pub(crate) fn head_of(read: &(impl Read + ?Sized), block: u64) -> Result<BlockHead, Error> {
+    let key = block.to_be_bytes();
+    let mut head = Err(Damage::Missing);
+    for length in [HEAD_BYTES, BlockHead::BYTES_MAX] {
+        let mut is_longer = false;
+        let mut found = |begin: &[u8]| {
+            let decoded = BlockHead::decode(block, begin);
+            // What is cut off has no checksum, or none that is right.
+            is_longer = decoded.is_err() && begin.len() == length;
+            head = decoded.map_err(Damage::Bytes);
+        };
+        read.get_part(Table::Blocks, &key, 0, length, &mut found)?;
+        if !is_longer {
+            break;
+        }
+    }
+    head.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))
+}
 
 /// A decompressed frame.
 #[derive(Debug)]
@@ -84,10 +107,13 @@ impl Frames {
         let mut decoder = decoder.unwrap_or_default();
         let mut bytes = Vec::new();
         let key = place.block.to_be_bytes();
+        let damaged = |damage: Damage| Error::damaged(Table::Blocks, &key, damage);
+        let head = head_of(read, place.block)?;
+        let at = head.place(place.frame).map_err(|error| damaged(error.into()))?;
         let mut decoded = Err(Damage::Missing);
         let mut fits = Ok(());
-        let mut found = |block: &[u8]| {
-            let frame = frame_of_block(place.block, block, place.frame);
+        let mut found = |packed: &[u8]| {
+            let frame = head.frame(place.frame, packed);
             if let Ok(frame) = &frame {
                 fits = Error::check_body(frame.bytes(), self.frame_bytes_max);
                 if fits.is_err() {
@@ -97,7 +123,8 @@ impl Frames {
             let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes).map(|()| frame.records()));
             decoded = frame.map_err(Damage::Bytes);
         };
-        read.get(Table::Blocks, &key, &mut found)?;
+        let length = (at.end - at.start) as usize;
+        read.get_part(Table::Blocks, &key, at.start, length, &mut found)?;
         fits?;
         let frame = decoded.and_then(|records| Ok(Frame::new(bytes, records)?));
         let frame = Arc::new(frame.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))?);

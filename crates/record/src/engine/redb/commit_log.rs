@@ -18,7 +18,7 @@ use crate::engine::{EngineError, Table};
 
 /// The log is long once the commits since the last checkpoint take so many bytes, unless [`CommitLog::set_long`] was
 /// called.
-const LONG_BYTES: u64 = 32 << 20;
+const LONG_BYTES: u64 = 16 << 20;
 /// The log is long once it has so many changes. To repeat one takes a few microseconds.
 const LONG_CHANGES: u64 = 20_000;
 /// By how much the file grows, bytes.

@@ -27,7 +27,7 @@ pub use self::segments::SegmentFiles;
 use self::segments::{EARLIER_LOG, SegmentSet, Segments};
 use super::{
     Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Transaction,
-    Work, is_void,
+    Work, is_void, part_of,
 };
 
 const ENGINE: &str = "redb";
@@ -39,7 +39,7 @@ const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 /// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
 const PLACED_BYTES_MIN: usize = 64;
 /// A segment is followed by another from this length on, bytes, or from the share below of all segments.
-const SEGMENT_BYTES: u64 = 32 << 20;
+const SEGMENT_BYTES: u64 = 16 << 20;
 /// Of so many parts of the length of all segments, one makes a segment long: so there are few however large the store.
 const SEGMENTS: u64 = 128;
 /// Values from this length on are written in parts, bytes.
@@ -79,7 +79,7 @@ fn definition(table: Table) -> Definition {
 ///
 /// A commit with [`Commit::Synced`] costs one sync of the log. Other commits stay in memory, or are in a part of the
 /// log that is not synced: they may be lost if the machine stops without [`sync`](Engine::sync). After a crash, opening
-/// it repeats the commits since redb's file was synced last, which are at most 32 MiB and the largest one.
+/// it repeats the commits since redb's file was synced last, which are at most 16 MiB and the largest one.
 ///
 /// Records and blocks of 64 bytes and more are written once, into the log. redb's file has their places, and the
 /// log's segments stay as long as there is a value in them.
@@ -153,6 +153,12 @@ impl Journal {
         unused.any(|(segment, _)| *segment != current && !self.removed.contains(segment))
     }
 
+    /// Returns the length of the segments in which nothing is left, bytes. They are removed at the next checkpoint.
+    fn unused_bytes(&self) -> u64 {
+        let unused = self.lengths.iter().filter(|&(segment, _)| self.used(*segment) == 0);
+        unused.map(|(_, length)| length).sum()
+    }
+
     /// Takes over what a committed transaction has changed.
     fn commit(&mut self, usage: &Usage) {
         for segment in std::mem::take(&mut self.removed) {
@@ -167,7 +173,7 @@ impl Journal {
 
 impl Redb {
     /// Sets from how many bytes of commits on redb's file is synced and the log begins anew. With more, less is written
-    /// twice, and opening after a crash takes longer. Default: 32 MiB, or 20 000 changes in any case.
+    /// twice, and opening after a crash takes longer. Default: 16 MiB, or 20 000 changes in any case.
     #[must_use]
     pub fn with_log_bytes(self, bytes: u64) -> Self {
         self.lock_journal().log.set_long(bytes);
@@ -175,7 +181,7 @@ impl Redb {
     }
 
     /// Sets from which length on a segment is followed by another, bytes. With less, what is not used is given back in
-    /// smaller pieces, and there are more files. Default: 32 MiB, or more in a large store.
+    /// smaller pieces, and there are more files. Default: 16 MiB, or more in a large store.
     #[must_use]
     pub fn with_segment_bytes(self, bytes: u64) -> Self {
         self.lock_journal().segment_bytes = bytes;
@@ -321,8 +327,9 @@ impl Redb {
         Ok(())
     }
 
-    /// Makes redb's file as short as it can be. Reads and writes wait meanwhile.
-    fn compact_redb(&self) -> Result<(), EngineError> {
+    /// Makes redb's file as short as it can be. Reads and writes wait meanwhile. Returns whether it could: not while
+    /// snapshots are open.
+    fn compact_redb(&self) -> Result<bool, EngineError> {
         // redb moves nothing as long as there are commits that are not synced.
         self.checkpoint(false)?;
         let compacted = {
@@ -330,12 +337,12 @@ impl Redb {
             let database = database.as_mut().expect("the database is there until it is dropped");
             database.compact()
         };
-        match compacted {
-            // While snapshots are open nothing can be moved.
-            Ok(_) | Err(CompactionError::TransactionInProgress) => {}
+        let could = match compacted {
+            Ok(_) => true,
+            Err(CompactionError::TransactionInProgress) => false,
             Err(error) => return Err(self.failed("compact", error.into())),
-        }
-        self.checkpoint(false)
+        };
+        self.checkpoint(false).map(|()| could)
     }
 
     /// Syncs redb's file, so that it has all commits, and gives back what the log took of the disk.
@@ -392,7 +399,7 @@ impl Redb {
         };
         let current = journal.log.segment();
         journal.had_values |= usage.contains_key(&current);
-        let committed = if journal.log.is_long() {
+        let committed = if journal.log.is_long() || journal.unused_bytes() > journal.segment_bytes / 2 {
             // redb's file is synced instead.
             self.finish_synced(transaction, journal, &usage, false, false)
         } else {
@@ -459,7 +466,7 @@ impl Engine for Redb {
 
     fn compact(&self) -> Result<(), EngineError> {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
-        self.compact_redb().map_err(|error| self.write_failed(error))
+        self.compact_redb().map(drop).map_err(|error| self.write_failed(error))
     }
 
     fn wipe(&self) -> Result<bool, EngineError> {
@@ -501,6 +508,34 @@ impl Read for RedbSnapshot {
             let stored = get(self.table(table)?, &self.path, key)?;
             let shown = stored.map(|stored| self.value(table, stored.value(), found));
             shown.map_or(Ok(false), |shown| shown.map(|()| true))
+        })
+    }
+
+    fn get_part(
+        &self,
+        table: Table,
+        key: &[u8],
+        at: u64,
+        length: usize,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        unless_it_panics(&self.path, || {
+            let Some(stored) = get(self.table(table)?, &self.path, key)? else {
+                return Ok(false);
+            };
+            match StoredValue::decode(stored.value()) {
+                Ok(StoredValue::Placed(place)) if is_placed(table) => {
+                    let from = at.min(place.length);
+                    let place = ValuePlace {
+                        offset: place.offset.saturating_add(from),
+                        length: (place.length - from).min(length as u64),
+                        ..place
+                    };
+                    segments::show(&self.segments, place, &self.path, found)?;
+                }
+                Ok(_) | Err(_) => self.value(table, stored.value(), &mut |value| found(part_of(value, at, length)))?,
+            }
+            Ok(true)
         })
     }
 

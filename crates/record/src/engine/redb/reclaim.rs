@@ -1,6 +1,7 @@
 //! Giving back what is not used of segments: what is left in one is written into the log again, and its file removed.
 
 use std::ops::{Bound, ControlFlow};
+use std::time::Duration;
 
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
@@ -18,6 +19,10 @@ const SHORT_FILE_BYTES: u64 = 64 << 20;
 /// What redb's file may have of unused pages in any case, bytes.
 const SLACK_BYTES: u64 = 2 << 20;
 
+/// How often it is tried while snapshots are open, and the pause between.
+const COMPACTING_TRIES: u32 = 20;
+const COMPACTING_PAUSE: Duration = Duration::from_millis(5);
+
 /// A value that is to be moved.
 struct Found {
     table: Table,
@@ -31,7 +36,7 @@ impl Journal {
         let used: u64 = self.used.values().sum();
         let unused_max = match thorough {
             true => self.segment_bytes / 32 + used / 64,
-            false => self.segment_bytes / 4 + used / 8,
+            false => self.segment_bytes / 4 + used / 16,
         };
         let unused = |(&segment, &length): (&u64, &u64)| {
             let unused = length.saturating_sub(COMMIT_LOG_COMMITS_AT + self.used(segment));
@@ -128,8 +133,14 @@ impl Redb {
         if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length()) {
             return Ok(());
         }
-        self.compact_redb()?;
-        self.lock_journal().compacted_bytes = length();
+        // Readers come and go: some moment there is none.
+        for _ in 0..COMPACTING_TRIES {
+            if self.compact_redb()? {
+                self.lock_journal().compacted_bytes = length();
+                break;
+            }
+            std::thread::sleep(COMPACTING_PAUSE);
+        }
         Ok(())
     }
 

@@ -1,0 +1,109 @@
+//! A store that is written to keeps itself small: without anybody compacting it, its files never take much more than
+//! what they take once compacted, and what waits.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{folder, noise};
+use ibid_record::engine::Redb;
+use ibid_record::{Batch, Compacting, Durability, Encoding, Options, Store, Versions};
+
+/// A sixteenth of the defaults, so that little data is enough.
+const SCALE: u64 = 16;
+const RECENT_BYTES: u64 = (16 << 20) / SCALE;
+const LAG_BYTES: u64 = (256 << 20) / SCALE;
+const SEGMENT_BYTES: u64 = (16 << 20) / SCALE;
+/// What the segments may take beyond the rest: 56 MiB by default. redb's own file does not depend on these settings.
+const SLACK_BYTES: u64 = (56 << 20) / SCALE;
+const REDB_BYTES: u64 = 16 << 20;
+
+fn bytes_of(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let length = |path: &Path| match path.metadata() {
+        Ok(found) if found.is_dir() => bytes_of(path),
+        Ok(found) => found.len(),
+        Err(_) => 0, // it was just removed
+    };
+    entries.flatten().map(|entry| length(&entry.path())).sum()
+}
+
+fn open(folder: &Path) -> Store {
+    let engine = Redb::open(&folder.join("redb"), 4 << 20).unwrap();
+    let engine = engine.with_segment_bytes(SEGMENT_BYTES).with_log_bytes(SEGMENT_BYTES);
+    let options = Options::default()
+        .with_durability(Durability::None)
+        .with_encoding(Encoding::default().with_lag_bytes_max(LAG_BYTES))
+        .with_compacting(
+            Compacting::default()
+                .with_recent_bytes(RECENT_BYTES as usize)
+                .with_idle_after(Duration::from_millis(200)),
+        );
+    Store::with_engine(folder, Box::new(engine), options).unwrap()
+}
+
+/// A page of 12 KiB, each version of which differs from the one before in a few places.
+fn page(key: u32, version: u32) -> Vec<u8> {
+    let mut body = noise(12 << 10, key);
+    for change in 0..=version {
+        let at = (change.wrapping_mul(2_654_435_761) >> 20) as usize % body.len();
+        body[at] ^= 1 + (change % 255) as u8;
+    }
+    body
+}
+
+#[test]
+fn at_every_moment_and_at_rest() {
+    const PAGES: u32 = 200;
+    const VERSIONS: u32 = 40;
+    let folder = folder();
+    let store = open(folder.path());
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let (most, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let raw = u64::from(PAGES * VERSIONS) * (12 << 10);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                most.fetch_max(bytes_of(&folder.path().join("redb.segments")), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        for version in 0..VERSIONS {
+            for keys in (0..PAGES).collect::<Vec<_>>().chunks(10) {
+                let mut batch = Batch::new();
+                for &key in keys {
+                    batch.put(&pages, &key.to_be_bytes(), page(key, version));
+                }
+                store.commit(batch).unwrap();
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let redb = folder.path().join("redb").metadata().unwrap().len();
+    assert!(redb < REDB_BYTES, "{redb}");
+    store.settle().unwrap();
+    let at_rest = bytes_of(folder.path());
+    store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
+    let compacted = bytes_of(folder.path());
+    let most = most.into_inner();
+    let allowed = compacted + compacted / 4 + SLACK_BYTES;
+    assert!(
+        most < allowed + LAG_BYTES,
+        "{most}, {compacted} compacted, {raw} in all"
+    );
+    assert!(
+        at_rest < compacted + compacted / 4 + SLACK_BYTES,
+        "{at_rest}, {compacted} compacted"
+    );
+    // Otherwise this would hold for a store that does nothing.
+    assert!(raw > 2 * (allowed + LAG_BYTES), "{raw}");
+    for version in [1, 2, VERSIONS / 2, VERSIONS] {
+        let found = pages.get_version(&7_u32.to_be_bytes(), version).unwrap();
+        assert!(found == Some(page(7, version - 1)), "{version}");
+    }
+}
