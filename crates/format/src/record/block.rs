@@ -255,7 +255,8 @@ impl BlockHead {
     ///
     /// # Errors
     ///
-    /// [`Error::Truncated`] if they are longer; [`Error::Check`] if a byte of them changed; else the fault in the bytes.
+    /// [`Error::Truncated`] if they are longer; [`Error::Check`] if a byte of them changed; else the fault in the
+    /// bytes.
     pub fn decode(number: u64, block: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(block);
         let count = reader.varint_in("frames of a block", 1, FRAMES_MAX as u64)?;

@@ -145,8 +145,8 @@ pub trait Read {
         self.get(table, key, &mut |_| {})
     }
 
-    /// Shows a part of the value of a key to `found`: at most `length` bytes from `at` on, as many as there are. Returns
-    /// whether there is a value.
+    /// Shows a part of the value of a key to `found`: at most `length` bytes from `at` on, as many as there are.
+    /// Returns whether there is a value.
     ///
     /// # Errors
     /// [`EngineError`] if the engine cannot read.
