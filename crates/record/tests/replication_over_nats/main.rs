@@ -25,15 +25,18 @@ use ibid_format::record::{self, EntrySpan, Epoch, Query, Request, split_message}
 use ibid_record::replicate::nats::{self, Address, Published, Publishing};
 use ibid_record::replicate::net::tls;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
-use ibid_record::{Durability, Error, Namespace, Options, Refusal, Role, Store, Versions};
+use ibid_record::{Compacting, Durability, Error, Namespace, Options, Refusal, Role, Store, Versions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use servers::{PATIENCE, Process, Servers, http};
 
 /// The address and the folder for the process that publishes.
 const PUBLISH: &str = "IBID_TEST_PUBLISH";
 
+/// Nothing is compressed in the background, so that the tables of all stores can be compared.
 fn options() -> Options {
-    Options::default().with_durability(Durability::Batched(Duration::from_millis(50)))
+    Options::default()
+        .with_durability(Durability::Batched(Duration::from_millis(50)))
+        .with_compacting(Compacting::default().with_enabled(false))
 }
 
 fn primary(folder: &Path) -> Store {
