@@ -72,6 +72,10 @@ impl Read for WatchedSnapshot {
         self.snapshot.get_part(table, key, at, length, found)
     }
 
+    fn reads_parts(&self) -> bool {
+        self.snapshot.reads_parts()
+    }
+
     fn range(
         &self,
         table: Table,

@@ -47,6 +47,7 @@ pub(super) fn rebase(
             encoder: DeltaEncoder::new(),
             purged: purged.keys().copied().collect(),
             pending: Vec::new(),
+            pending_bytes: 0,
         };
         let dependents = rebase.dependents(purged)?;
         if dependents.is_empty() {
@@ -72,7 +73,8 @@ fn purged(read: &dyn Snapshot) -> Result<BTreeMap<u64, u32>, Error> {
                 let here = references
                     .iter(group)
                     .filter(|(number, ..)| references.is_purged(*number));
-                purged.extend(here.map(|(number, count, _)| (number, count - u32::from(number >= logged))));
+                purged
+                    .extend(here.map(|(number, count, _)| (number, count.saturating_sub(u32::from(number >= logged)))));
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -94,6 +96,7 @@ struct Rebase<'r> {
     encoder: DeltaEncoder,
     purged: BTreeSet<u64>,
     pending: Vec<Rewrite>,
+    pending_bytes: usize,
 }
 
 impl Rebase<'_> {
@@ -158,9 +161,9 @@ impl Rebase<'_> {
             if base.is_none() && !references::group(self.read, number)?.is_obsolete(number) {
                 base = Some((number, body));
             }
+            self.pending_bytes += rewrite.delta.len();
             self.pending.push(rewrite);
-            let bytes: usize = self.pending.iter().map(|rewrite| rewrite.delta.len()).sum();
-            if bytes > COMMIT_BYTES {
+            if self.pending_bytes > COMMIT_BYTES {
                 self.write()?;
             }
         }
@@ -203,6 +206,7 @@ impl Rebase<'_> {
 
     fn write(&mut self) -> Result<(), Error> {
         let rewrites = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
         if rewrites.is_empty() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ibid_format::record::{BlockFrameDecoder, BlockHead, Place, records_of_frame};
+use ibid_format::record::{BlockFrame, BlockFrameDecoder, BlockHead, Place, frame_of_block, records_of_frame};
 
 use super::places;
 use crate::engine::{Read, Table};
@@ -37,6 +37,28 @@ pub(crate) fn head_of(read: &(impl Read + ?Sized), block: u64) -> Result<BlockHe
         }
     }
     head.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))
+}
+
+/// Shows a frame as it is stored to `found`, if there is the block.
+fn show_packed(
+    read: &(impl Read + ?Sized),
+    place: Place,
+    found: &mut dyn FnMut(Result<BlockFrame<&[u8]>, ibid_format::Error>),
+) -> Result<(), Error> {
+    let Place { block, frame } = place;
+    let key = block.to_be_bytes();
+    if !read.reads_parts() {
+        let mut whole = |bytes: &[u8]| found(frame_of_block(block, bytes, frame));
+        return Ok(read.get(Table::Blocks, &key, &mut whole).map(drop)?);
+    }
+    let head = head_of(read, block)?;
+    let at = head.place(frame);
+    let at = at.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
+    let mut packed = |bytes: &[u8]| found(head.frame(frame, bytes));
+    let length = (at.end - at.start) as usize;
+    Ok(read
+        .get_part(Table::Blocks, &key, at.start, length, &mut packed)
+        .map(drop)?)
 }
 
 /// A decompressed frame.
@@ -107,13 +129,9 @@ impl Frames {
         let mut decoder = decoder.unwrap_or_default();
         let mut bytes = Vec::new();
         let key = place.block.to_be_bytes();
-        let damaged = |damage: Damage| Error::damaged(Table::Blocks, &key, damage);
-        let head = head_of(read, place.block)?;
-        let at = head.place(place.frame).map_err(|error| damaged(error.into()))?;
         let mut decoded = Err(Damage::Missing);
         let mut fits = Ok(());
-        let mut found = |packed: &[u8]| {
-            let frame = head.frame(place.frame, packed);
+        let mut found = |frame: Result<BlockFrame<&[u8]>, ibid_format::Error>| {
             if let Ok(frame) = &frame {
                 fits = Error::check_body(frame.bytes(), self.frame_bytes_max);
                 if fits.is_err() {
@@ -123,8 +141,7 @@ impl Frames {
             let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes).map(|()| frame.records()));
             decoded = frame.map_err(Damage::Bytes);
         };
-        let length = (at.end - at.start) as usize;
-        read.get_part(Table::Blocks, &key, at.start, length, &mut found)?;
+        show_packed(read, place, &mut found)?;
         fits?;
         let frame = decoded.and_then(|records| Ok(Frame::new(bytes, records)?));
         let frame = Arc::new(frame.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))?);

@@ -368,12 +368,14 @@ impl Records {
         // number than its deltas, so the way ends.
         let mut kept = delta.len();
         let mut way = vec![(number, Some(delta))];
+        // What a delta makes. It changes places with the body, so that a long way allocates no more than a short one.
+        let mut made = Vec::new();
         let mut body = loop {
             let mut seen = None;
             let mut see = |record: record::Body<'_>| {
                 seen = Some(match (record, way.last()) {
                     (record::Body::Whole(base), Some((number, Some(delta)))) => {
-                        decode_one(&mut decoder, base, (*number, delta), max).map(Seen::Made)
+                        decode_one(&mut decoder, base, (*number, delta), max, &mut made).map(|()| Seen::Made)
                     }
                     (record::Body::Whole(base), _) => {
                         Error::check_body(base.len(), max).map(|()| Seen::Base(base.to_vec()))
@@ -388,9 +390,9 @@ impl Records {
             };
             fetch(next, &mut see)?;
             match seen.ok_or_else(|| damaged(next, Damage::Missing))?? {
-                Seen::Made(body) => {
+                Seen::Made => {
                     way.pop();
-                    break body;
+                    break std::mem::take(&mut made);
                 }
                 Seen::Base(body) => break body,
                 Seen::Delta(base, delta) => {
@@ -400,19 +402,20 @@ impl Records {
             }
         };
         while let Some((number, delta)) = way.pop() {
-            let mut made = None;
+            let mut decoded = None;
             match delta {
-                Some(delta) => made = Some(decode_one(&mut decoder, &body, (number, &delta), max)),
+                Some(delta) => decoded = Some(decode_one(&mut decoder, &body, (number, &delta), max, &mut made)),
                 None => {
                     let mut see = |record: record::Body<'_>| {
                         if let record::Body::Delta { delta, .. } = record {
-                            made = Some(decode_one(&mut decoder, &body, (number, delta), max));
+                            decoded = Some(decode_one(&mut decoder, &body, (number, delta), max, &mut made));
                         }
                     };
                     fetch(number, &mut see)?;
                 }
             }
-            body = made.ok_or_else(|| damaged(number, Damage::Missing))??;
+            decoded.ok_or_else(|| damaged(number, Damage::Missing))??;
+            std::mem::swap(&mut body, &mut made);
         }
         self.decoders
             .lock()
@@ -435,28 +438,28 @@ pub(crate) type See<'s> = &'s mut dyn FnMut(record::Body<'_>);
 
 /// What was seen on the way to a whole record.
 enum Seen {
-    /// The whole record, decoded by the last delta.
-    Made(Vec<u8>),
+    /// The whole record, and what the last delta makes of it was decoded.
+    Made,
     /// The whole record, for a delta that was not kept.
     Base(Vec<u8>),
     /// A delta and its base.
     Delta(u64, Option<Vec<u8>>),
 }
 
-/// Returns what the delta of a record makes of a base, if both have at most `max` bytes.
+/// Replaces the content of `made` with what the delta of a record makes of a base, if both have at most `max` bytes.
 fn decode_one(
     decoder: &mut DeltaDecoder,
     base: &[u8],
     (number, delta): (u64, &[u8]),
     max: usize,
-) -> Result<Vec<u8>, Error> {
+    made: &mut Vec<u8>,
+) -> Result<(), Error> {
     let (_, length) = describe(delta).map_err(|error| damaged(number, error))?;
     // A body that is too long for the format is damage.
     if length <= BODY_BYTES_MAX {
         Error::check_body(length.max(base.len()), max)?;
     }
-    let mut made = Vec::new();
-    let decoded = decoder.decode(base, delta, BODY_BYTES_MAX, &mut made);
-    decoded.map_err(|error| damaged(number, error))?;
-    Ok(made)
+    made.clear();
+    let decoded = decoder.decode(base, delta, BODY_BYTES_MAX, made);
+    decoded.map_err(|error| damaged(number, error))
 }

@@ -146,17 +146,16 @@ impl Journal {
         self.log.segment() == EARLIER_LOG || self.log.end() >= self.segment_bytes.max(all / SEGMENTS)
     }
 
-    /// Whether there is a segment in which nothing is left.
-    fn has_unused(&self) -> bool {
-        let current = self.log.segment();
-        let mut unused = self.used.iter().filter(|&(_, &used)| used == 0);
-        unused.any(|(segment, _)| *segment != current && !self.removed.contains(segment))
+    /// Returns the segments in which nothing is left, and whose files are still there.
+    fn unused(&self) -> impl Iterator<Item = u64> {
+        let unused = self.used.iter().filter(|&(_, &used)| used == 0);
+        let unused = unused.map(|(&segment, _)| segment);
+        unused.filter(|segment| *segment != self.log.segment() && !self.removed.contains(segment))
     }
 
-    /// Returns the length of the segments in which nothing is left, bytes. They are removed at the next checkpoint.
+    /// Returns the length of these segments, bytes. They are removed at the next checkpoint.
     fn unused_bytes(&self) -> u64 {
-        let unused = self.lengths.iter().filter(|&(segment, _)| self.used(*segment) == 0);
-        unused.map(|(_, length)| length).sum()
+        self.unused().filter_map(|segment| self.lengths.get(&segment)).sum()
     }
 
     /// Takes over what a committed transaction has changed.
@@ -297,7 +296,8 @@ impl Redb {
             journal.log.begin_anew(start, gives_back)?;
         }
         journal.commit(&usage);
-        self.remove_unused(journal)
+        self.remove_unused(journal);
+        Ok(())
     }
 
     /// Makes an empty segment that follows the log's.
@@ -308,23 +308,16 @@ impl Redb {
     }
 
     /// Removes the segments in which redb's file, which is synced, has no place.
-    fn remove_unused(&self, journal: &mut Journal) -> Result<(), EngineError> {
-        let current = journal.log.segment();
-        let unused = journal
-            .used
-            .iter()
-            .filter(|&(&segment, &used)| segment != current && used == 0);
-        let unused: Vec<u64> = unused.map(|(&segment, _)| segment).collect();
+    fn remove_unused(&self, journal: &mut Journal) {
+        let unused: Vec<u64> = journal.unused().collect();
         for segment in unused {
-            if journal.removed.contains(&segment) {
-                continue;
+            // A file that can't be removed only takes room: its entry stays, and the next checkpoint tries again.
+            if self.segments.remove(segment).is_ok() {
+                journal.removed.insert(segment);
             }
-            self.segments.remove(segment)?;
             journal.lengths.remove(&segment);
             journal.stuck.remove(&segment);
-            journal.removed.insert(segment);
         }
-        Ok(())
     }
 
     /// Makes redb's file as short as it can be. Reads and writes wait meanwhile. Returns whether it could: not while
@@ -332,17 +325,19 @@ impl Redb {
     fn compact_redb(&self) -> Result<bool, EngineError> {
         // redb moves nothing as long as there are commits that are not synced.
         self.checkpoint(false)?;
-        let compacted = {
-            let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-            let database = database.as_mut().expect("the database is there until it is dropped");
-            database.compact()
-        };
-        let could = match compacted {
-            Ok(_) => true,
-            Err(CompactionError::TransactionInProgress) => false,
-            Err(error) => return Err(self.failed("compact", error.into())),
-        };
+        let could = self.move_pages()?;
         self.checkpoint(false).map(|()| could)
+    }
+
+    /// Moves pages to the beginning of the file, and shortens it. Returns whether it could.
+    fn move_pages(&self) -> Result<bool, EngineError> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_mut().expect("the database is there until it is dropped");
+        match database.compact() {
+            Ok(_) => Ok(true),
+            Err(CompactionError::TransactionInProgress) => Ok(false),
+            Err(error) => Err(self.failed("compact", error.into())),
+        }
     }
 
     /// Syncs redb's file, so that it has all commits, and gives back what the log took of the disk.
@@ -537,6 +532,10 @@ impl Read for RedbSnapshot {
             }
             Ok(true)
         })
+    }
+
+    fn reads_parts(&self) -> bool {
+        true
     }
 
     fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {

@@ -300,7 +300,8 @@ fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<Jou
             check_follower(segments, path, &state, segment)?;
         } else if segment < number && state.used.contains_key(&segment) {
             if state.used.get(&segment) == Some(&0) {
-                segments.remove(segment)?;
+                // One that can't be removed only takes room.
+                let _ = segments.remove(segment);
             } else if let Some(file) = segments.open(segment)? {
                 let length = file.len();
                 lengths.insert(segment, length.map_err(|source| EngineError::io("open", path, source))?);

@@ -88,19 +88,12 @@ impl Redb {
             let Some(segment) = self.lock_journal().worth_moving(end, thorough) else {
                 break;
             };
-            if self.move_values(segment, pause)?.is_break() {
+            if self.move_segment(segment, pause)?.is_break() {
                 return Ok(());
             }
-            let journal = &mut *self.lock_journal();
-            if journal.used(segment) > 0 {
-                // What is missing or damaged can't be moved, and stays for whoever can mend it.
-                journal.stuck.insert(segment);
-            } else {
-                // Its file is removed once redb's file is synced.
-                journal.lengths.remove(&segment);
-            }
         }
-        if self.lock_journal().has_unused() {
+        let has_unused = self.lock_journal().unused().next().is_some();
+        if has_unused {
             self.checkpoint(false)?;
         }
         if thorough { self.compact_short_file() } else { Ok(()) }
@@ -114,13 +107,7 @@ impl Redb {
         let worn: Vec<u64> = self.lock_journal().with_unused();
         for segment in worn {
             // It goes on to the end.
-            let _ = self.move_values(segment, &mut |_| ControlFlow::Continue(()))?;
-            let journal = &mut *self.lock_journal();
-            if journal.used(segment) > 0 {
-                journal.stuck.insert(segment);
-            } else {
-                journal.lengths.remove(&segment);
-            }
+            let _ = self.move_segment(segment, &mut |_| ControlFlow::Continue(()))?;
         }
         self.checkpoint(false)?;
         Ok(self.lock_journal().stuck.is_empty())
@@ -128,20 +115,35 @@ impl Redb {
 
     /// Compacts redb's file if it has grown much since the last time, and is so short that nobody waits long.
     fn compact_short_file(&self) -> Result<(), EngineError> {
-        let length = || segments::file_length(&self.path);
         let before = self.lock_journal().compacted_bytes;
-        if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length()) {
+        let length = self.length()?.unwrap_or(0);
+        if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length) {
             return Ok(());
         }
         // Readers come and go: some moment there is none.
         for _ in 0..COMPACTING_TRIES {
             if self.compact_redb()? {
-                self.lock_journal().compacted_bytes = length();
+                self.lock_journal().compacted_bytes = self.length()?.unwrap_or(0);
                 break;
             }
             std::thread::sleep(COMPACTING_PAUSE);
         }
         Ok(())
+    }
+
+    /// Writes what is left in a segment into the log again. Its file is removed once redb's file is synced.
+    fn move_segment(&self, segment: u64, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
+        let moved = self.move_values(segment, pause)?;
+        if moved.is_continue() {
+            let journal = &mut *self.lock_journal();
+            if journal.used(segment) > 0 {
+                // What is missing or damaged can't be moved, and stays for whoever can mend it.
+                journal.stuck.insert(segment);
+            } else {
+                journal.lengths.remove(&segment);
+            }
+        }
+        Ok(moved)
     }
 
     /// Writes all values of a segment into the log again.

@@ -83,11 +83,6 @@ impl Folder {
     }
 }
 
-/// Returns the length of a file, bytes; 0 if it is on another storage.
-pub(super) fn file_length(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |file| file.len())
-}
-
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

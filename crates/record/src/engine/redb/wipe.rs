@@ -1,8 +1,6 @@
 //! Overwriting the pages of redb's file that are free, but still have what was in them.
 
-use std::sync::PoisonError;
-
-use redb::{CompactionError, TableDefinition};
+use redb::TableDefinition;
 
 use super::{Definition, Redb, Usage};
 use crate::engine::{Commit, EngineError};
@@ -66,16 +64,5 @@ impl Redb {
         let deleted = transaction.delete_table(FILLING);
         deleted.map_err(|error| self.failed("write to", error.into()))?;
         self.finish_synced(transaction, journal, &Usage::new(), false, true)
-    }
-
-    /// Moves pages to the beginning of the file, and shortens it. Returns whether it could.
-    fn move_pages(&self) -> Result<bool, EngineError> {
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_mut().expect("the database is there until it is dropped");
-        match database.compact() {
-            Ok(_) => Ok(true),
-            Err(CompactionError::TransactionInProgress) => Ok(false),
-            Err(error) => Err(self.failed("compact", error.into())),
-        }
     }
 }
