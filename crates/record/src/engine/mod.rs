@@ -161,8 +161,8 @@ pub trait Read {
         self.get(table, key, &mut |value| found(part_of(value, at, length)))
     }
 
-    /// Returns whether [`get_part`](Self::get_part) reads no more than the part. Otherwise who needs two parts of a value
-    /// rather reads all of it once.
+    /// Returns whether [`get_part`](Self::get_part) reads no more than the part. Otherwise a caller who needs two parts
+    /// of a value rather reads all of it once.
     fn reads_parts(&self) -> bool {
         false
     }

@@ -39,12 +39,11 @@ pub(crate) fn head_of(read: &(impl Read + ?Sized), block: u64) -> Result<BlockHe
     head.map_err(|damage| Error::damaged(Table::Blocks, &key, damage))
 }
 
+/// A frame as it is stored.
+type Packed<'b> = Result<BlockFrame<&'b [u8]>, ibid_format::Error>;
+
 /// Shows a frame as it is stored to `found`, if there is the block.
-fn show_packed(
-    read: &(impl Read + ?Sized),
-    place: Place,
-    found: &mut dyn FnMut(Result<BlockFrame<&[u8]>, ibid_format::Error>),
-) -> Result<(), Error> {
+fn show_packed(read: &(impl Read + ?Sized), place: Place, found: &mut dyn FnMut(Packed<'_>)) -> Result<(), Error> {
     let Place { block, frame } = place;
     let key = block.to_be_bytes();
     if !read.reads_parts() {
@@ -131,7 +130,7 @@ impl Frames {
         let key = place.block.to_be_bytes();
         let mut decoded = Err(Damage::Missing);
         let mut fits = Ok(());
-        let mut found = |frame: Result<BlockFrame<&[u8]>, ibid_format::Error>| {
+        let mut found = |frame: Packed<'_>| {
             if let Ok(frame) = &frame {
                 fits = Error::check_body(frame.bytes(), self.frame_bytes_max);
                 if fits.is_err() {

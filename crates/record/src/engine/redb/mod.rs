@@ -1,34 +1,31 @@
 //! redb: a copy-on-write B-tree in one file, and beside it a log of commits, in whose segments large values stay.
 
 mod commit_log;
+mod journal;
 mod open;
 mod reclaim;
 mod segments;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod wipe;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use ibid_format::record::{COMMIT_KEY_BYTES_MAX, LogStart, SegmentEntry, StoredValue, ValuePlace};
+use ibid_format::record::{LogStart, SegmentEntry};
 pub use redb::StorageBackend;
-use redb::{
-    AccessGuard, CompactionError, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    ReadableTable, StorageError, TableDefinition, WriteTransaction,
-};
+use redb::{CompactionError, Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
 
-use self::commit_log::{CommitLog, Recording};
+use self::commit_log::CommitLog;
+use self::journal::{Journal, Usage};
 pub use self::open::LostCommits;
 pub use self::segments::SegmentFiles;
-use self::segments::{EARLIER_LOG, SegmentSet, Segments};
-use super::{
-    Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Transaction,
-    Work, is_void, part_of,
-};
+use self::segments::Segments;
+use self::tables::{RedbSnapshot, RedbTransaction};
+use super::{Commit, Engine, EngineError, Pause, Snapshot, Table, Work};
 
 const ENGINE: &str = "redb";
 /// Smallest cache of redb, bytes.
@@ -36,14 +33,6 @@ const CACHE_BYTES_MIN: usize = 1 << 20;
 /// Longest value, bytes: what [`Transaction::put`] promises, with a seal. redb itself takes ten
 /// times as much.
 const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
-/// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
-const PLACED_BYTES_MIN: usize = 64;
-/// A segment is followed by another from this length on, bytes, or from the share below of all segments.
-const SEGMENT_BYTES: u64 = 16 << 20;
-/// Of so many parts of the length of all segments, one makes a segment long: so there are few however large the store.
-const SEGMENTS: u64 = 128;
-/// Values from this length on are written in parts, bytes.
-const IN_PARTS_MIN: usize = 64 << 10;
 /// redb's own table about the log of commits.
 const COMMITS: Definition = TableDefinition::new("commits");
 /// What names the log.
@@ -57,8 +46,6 @@ const SEGMENT_ENTRIES: Definition = TableDefinition::new("segments");
 
 /// All tables of a transaction, in the order of [`Table::ALL`].
 type Tables<'t> = Vec<redb::Table<'t, &'static [u8], &'static [u8]>>;
-/// Is called with each key of a range, and what redb stores of its value, until it breaks.
-type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// Whether values of a table may be placed in segments. Then redb has a [`StoredValue`] of each, in a table of another
@@ -92,82 +79,6 @@ pub struct Redb {
     journal: Mutex<Journal>,
     /// Why the first write failed, after which redb refuses every other.
     first_failure: OnceLock<EngineError>,
-}
-
-/// The log, and how much of its segments is in use.
-struct Journal {
-    log: CommitLog,
-    /// Length of all values that redb has a place of, by segment.
-    used: BTreeMap<u64, u64>,
-    /// Length of the files of the segments before the one that the log is in.
-    lengths: BTreeMap<u64, u64>,
-    /// Segments that were removed, and that redb still has an entry of.
-    removed: BTreeSet<u64>,
-    /// Segments of which nothing can be moved, because something is damaged.
-    stuck: BTreeSet<u64>,
-    /// From which length on a segment is followed by another, bytes.
-    segment_bytes: u64,
-    /// Length of redb's file after it was compacted last, bytes; 0 before the first time.
-    compacted_bytes: u64,
-    /// Whether values have ever been placed in the log's segment: a snapshot may need one that nothing else does.
-    had_values: bool,
-}
-
-/// What a transaction has added to the used bytes of segments, or taken from them.
-type Usage = BTreeMap<u64, i64>;
-
-impl Journal {
-    fn new(log: CommitLog) -> Self {
-        Journal {
-            log,
-            used: BTreeMap::new(),
-            lengths: BTreeMap::new(),
-            removed: BTreeSet::new(),
-            stuck: BTreeSet::new(),
-            segment_bytes: SEGMENT_BYTES,
-            compacted_bytes: 0,
-            had_values: false,
-        }
-    }
-
-    fn used(&self, segment: u64) -> u64 {
-        self.used.get(&segment).copied().unwrap_or(0)
-    }
-
-    /// Returns what is used of a segment after a transaction.
-    fn used_after(&self, segment: u64, usage: &Usage) -> u64 {
-        let change = usage.get(&segment).copied().unwrap_or(0);
-        self.used(segment).saturating_add_signed(change)
-    }
-
-    /// Whether the log has to go on in another segment.
-    fn is_segment_full(&self) -> bool {
-        let all = self.lengths.values().sum::<u64>() + self.log.end();
-        self.log.segment() == EARLIER_LOG || self.log.end() >= self.segment_bytes.max(all / SEGMENTS)
-    }
-
-    /// Returns the segments in which nothing is left, and whose files are still there.
-    fn unused(&self) -> impl Iterator<Item = u64> {
-        let unused = self.used.iter().filter(|&(_, &used)| used == 0);
-        let unused = unused.map(|(&segment, _)| segment);
-        unused.filter(|segment| *segment != self.log.segment() && !self.removed.contains(segment))
-    }
-
-    /// Returns the length of these segments, bytes. They are removed at the next checkpoint.
-    fn unused_bytes(&self) -> u64 {
-        self.unused().filter_map(|segment| self.lengths.get(&segment)).sum()
-    }
-
-    /// Takes over what a committed transaction has changed.
-    fn commit(&mut self, usage: &Usage) {
-        for segment in std::mem::take(&mut self.removed) {
-            self.used.remove(&segment);
-        }
-        for &segment in usage.keys() {
-            let used = self.used_after(segment, usage);
-            self.used.insert(segment, used);
-        }
-    }
 }
 
 impl Redb {
@@ -467,336 +378,6 @@ impl Engine for Redb {
     fn wipe(&self) -> Result<bool, EngineError> {
         self.overwrite_free_pages().map_err(|error| self.write_failed(error))
     }
-}
-
-struct RedbSnapshot {
-    /// Opened when they are first read: most snapshots read two.
-    tables: [OnceLock<ReadOnlyTable<&'static [u8], &'static [u8]>>; Table::ALL.len()],
-    transaction: ReadTransaction,
-    /// Those that it may have values in. They can be read even if they were removed since.
-    segments: Arc<SegmentSet>,
-    path: PathBuf,
-}
-
-impl RedbSnapshot {
-    fn table(&self, table: Table) -> Result<&ReadOnlyTable<&'static [u8], &'static [u8]>, EngineError> {
-        let place = &self.tables[table as usize];
-        if let Some(table) = place.get() {
-            return Ok(table);
-        }
-        let opened = self.transaction.open_table(definition(table));
-        let opened = opened.map_err(|error| failed("read", &self.path, error.into()))?;
-        Ok(place.get_or_init(|| opened))
-    }
-
-    fn value(&self, table: Table, stored: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
-        let placed = |place, found: &mut dyn FnMut(&[u8])| segments::show(&self.segments, place, &self.path, found);
-        value(table, stored, found, placed)
-    }
-}
-
-impl Snapshot for RedbSnapshot {}
-
-impl Read for RedbSnapshot {
-    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || {
-            let stored = get(self.table(table)?, &self.path, key)?;
-            let shown = stored.map(|stored| self.value(table, stored.value(), found));
-            shown.map_or(Ok(false), |shown| shown.map(|()| true))
-        })
-    }
-
-    fn get_part(
-        &self,
-        table: Table,
-        key: &[u8],
-        at: u64,
-        length: usize,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || {
-            let Some(stored) = get(self.table(table)?, &self.path, key)? else {
-                return Ok(false);
-            };
-            match StoredValue::decode(stored.value()) {
-                Ok(StoredValue::Placed(place)) if is_placed(table) => {
-                    let from = at.min(place.length);
-                    let place = ValuePlace {
-                        offset: place.offset.saturating_add(from),
-                        length: (place.length - from).min(length as u64),
-                        ..place
-                    };
-                    segments::show(&self.segments, place, &self.path, found)?;
-                }
-                Ok(_) | Err(_) => self.value(table, stored.value(), &mut |value| found(part_of(value, at, length)))?,
-            }
-            Ok(true)
-        })
-    }
-
-    fn reads_parts(&self) -> bool {
-        true
-    }
-
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || Ok(get(self.table(table)?, &self.path, key)?.is_some()))
-    }
-
-    fn range(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachPair<'_>,
-    ) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || {
-            range(self.table(table)?, &self.path, keys, direction, &mut |key, stored| {
-                let mut flow = ControlFlow::Continue(());
-                self.value(table, stored, &mut |value| flow = each(key, value))?;
-                Ok(flow)
-            })
-        })
-    }
-
-    fn keys(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachKey<'_>,
-    ) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || {
-            range(self.table(table)?, &self.path, keys, direction, &mut |key, _| {
-                Ok(each(key))
-            })
-        })
-    }
-}
-
-struct RedbTransaction<'t> {
-    tables: Tables<'t>,
-    recording: Recording<'t>,
-    segments: Arc<SegmentSet>,
-    usage: Usage,
-    /// What redb stores of a value; kept so that no value allocates it.
-    stored: Vec<u8>,
-    path: &'t Path,
-}
-
-impl RedbTransaction<'_> {
-    /// Returns where the value of a key is; [`None`] if it is in redb, or there is none.
-    fn place(&self, table: Table, key: &[u8]) -> Result<Option<ValuePlace>, EngineError> {
-        let stored = get(&self.tables[table as usize], self.path, key)?;
-        Ok(stored.and_then(|stored| match StoredValue::decode(stored.value()) {
-            Ok(StoredValue::Placed(place)) => Some(place),
-            Ok(StoredValue::Here(_)) | Err(_) => None,
-        }))
-    }
-
-    fn value(&self, table: Table, stored: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
-        value(table, stored, found, |place, found| {
-            let is_here = place.segment == self.recording.segment();
-            let shown = is_here.then(|| self.recording.show(place.offset, place.length, found));
-            match shown.flatten() {
-                Some(shown) => shown,
-                None => segments::show(&self.segments, place, self.path, found),
-            }
-        })
-    }
-}
-
-impl Read for RedbTransaction<'_> {
-    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        let stored = get(&self.tables[table as usize], self.path, key)?;
-        let shown = stored.map(|stored| self.value(table, stored.value(), found));
-        shown.map_or(Ok(false), |shown| shown.map(|()| true))
-    }
-
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
-        Ok(get(&self.tables[table as usize], self.path, key)?.is_some())
-    }
-
-    fn range(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachPair<'_>,
-    ) -> Result<(), EngineError> {
-        let tables = &self.tables[table as usize];
-        range(tables, self.path, keys, direction, &mut |key, stored| {
-            let mut flow = ControlFlow::Continue(());
-            self.value(table, stored, &mut |value| flow = each(key, value))?;
-            Ok(flow)
-        })
-    }
-
-    fn keys(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachKey<'_>,
-    ) -> Result<(), EngineError> {
-        let tables = &self.tables[table as usize];
-        range(tables, self.path, keys, direction, &mut |key, _| Ok(each(key)))
-    }
-}
-
-impl Transaction for RedbTransaction<'_> {
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        super::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
-        super::check_length("value", value, VALUE_BYTES_MAX)?;
-        let offset = self.recording.add(table, key, Some(value))?;
-        let segment = self.recording.segment();
-        let done = put(
-            &mut self.tables[table as usize],
-            (table, key, value),
-            ValuePlace {
-                segment,
-                offset,
-                length: value.len() as u64,
-            },
-            &mut self.stored,
-            &mut self.usage,
-        );
-        done.map_err(|error| failed("write to", self.path, error.into()))
-    }
-
-    fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
-        super::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
-        let length = parts.iter().map(|part| part.len()).sum();
-        if length < IN_PARTS_MIN || !is_placed(table) {
-            return self.put(table, key, &parts.concat());
-        }
-        super::check_bytes("value", length, VALUE_BYTES_MAX)?;
-        let place = ValuePlace {
-            segment: self.recording.segment(),
-            offset: self.recording.add_parts(table, key, parts)?,
-            length: length as u64,
-        };
-        let tables = &mut self.tables[table as usize];
-        let done = put_place(tables, key, place, &mut self.stored, &mut self.usage);
-        done.map_err(|error| failed("write to", self.path, error.into()))
-    }
-
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {
-        self.recording.add(table, key, None)?;
-        let deleted = delete(&mut self.tables[table as usize], table, key, &mut self.usage);
-        deleted.map_err(|error| failed("write to", self.path, error.into()))
-    }
-}
-
-/// Puts a value, whose `place` is in the log.
-fn put(
-    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    (table, key, value): (Table, &[u8], &[u8]),
-    place: ValuePlace,
-    stored: &mut Vec<u8>,
-    usage: &mut Usage,
-) -> Result<(), StorageError> {
-    if !is_placed(table) {
-        return tables.insert(key, value).map(drop);
-    }
-    if value.len() >= PLACED_BYTES_MIN {
-        return put_place(tables, key, place, stored, usage);
-    }
-    stored.clear();
-    StoredValue::Here(value).encode(stored);
-    let before = tables.insert(key, stored.as_slice())?;
-    release(before.as_ref(), usage);
-    Ok(())
-}
-
-/// Puts the place of a value, which is in the log.
-fn put_place(
-    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    key: &[u8],
-    place: ValuePlace,
-    stored: &mut Vec<u8>,
-    usage: &mut Usage,
-) -> Result<(), StorageError> {
-    stored.clear();
-    StoredValue::Placed(place).encode(stored);
-    let before = tables.insert(key, stored.as_slice())?;
-    release(before.as_ref(), usage);
-    *usage.entry(place.segment).or_default() += place.length as i64;
-    Ok(())
-}
-
-/// Deletes a key.
-fn delete(
-    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    table: Table,
-    key: &[u8],
-    usage: &mut Usage,
-) -> Result<(), StorageError> {
-    let before = tables.remove(key)?;
-    if is_placed(table) {
-        release(before.as_ref(), usage);
-    }
-    Ok(())
-}
-
-/// Counts that what redb had of a value is not used any more.
-fn release(before: Option<&AccessGuard<'_, &'static [u8]>>, usage: &mut Usage) {
-    // One that is damaged frees nothing: the segment stays.
-    if let Some(Ok(StoredValue::Placed(place))) = before.map(|before| StoredValue::decode(before.value())) {
-        let length = place.length.min(VALUE_BYTES_MAX as u64);
-        *usage.entry(place.segment).or_default() -= length as i64;
-    }
-}
-
-/// Shows a value of which redb has this.
-fn value(
-    table: Table,
-    stored: &[u8],
-    found: &mut dyn FnMut(&[u8]),
-    placed: impl FnOnce(ValuePlace, &mut dyn FnMut(&[u8])) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    if !is_placed(table) {
-        found(stored);
-        return Ok(());
-    }
-    match StoredValue::decode(stored) {
-        Ok(StoredValue::Here(value)) => found(value),
-        Ok(StoredValue::Placed(place)) => placed(place, found)?,
-        // The store's checksums find that it is damaged.
-        Err(_) => found(&[]),
-    }
-    Ok(())
-}
-
-fn get<'t>(
-    table: &'t impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    key: &[u8],
-) -> Result<Option<AccessGuard<'t, &'static [u8]>>, EngineError> {
-    table.get(key).map_err(|error| failed("read", path, error.into()))
-}
-
-fn range(
-    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    keys: KeyRange<'_>,
-    direction: Direction,
-    each: EachStored<'_>,
-) -> Result<(), EngineError> {
-    if is_void(&keys) {
-        return Ok(());
-    }
-    let failed = |error: StorageError| failed("read", path, error.into());
-    let mut pairs = table.range::<&[u8]>(keys).map_err(failed)?;
-    while let Some(pair) = match direction {
-        Direction::Forward => pairs.next(),
-        Direction::Backward => pairs.next_back(),
-    } {
-        let (key, stored) = pair.map_err(failed)?;
-        if each(key.value(), stored.value())?.is_break() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// Turns a panic into an error. redb trusts the pages that it reads, and a changed byte can make it

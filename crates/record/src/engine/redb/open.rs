@@ -13,9 +13,10 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, St
 
 use super::commit_log::{CommitLog, Found, GIVE_UP};
 use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
+use super::tables::{delete, put};
 use super::{
-    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Usage, delete,
-    failed, put, unless_it_panics,
+    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Usage, failed,
+    unless_it_panics,
 };
 use crate::engine::{Commit, EngineError, Table, Transaction};
 

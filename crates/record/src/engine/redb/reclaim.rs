@@ -6,7 +6,8 @@ use std::time::Duration;
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
 
-use super::{Journal, Redb, definition, is_placed, range, segments, unless_it_panics};
+use super::tables::range;
+use super::{Journal, Redb, definition, is_placed, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -5,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, CommitHead, commit_log_id};
 
 use super::*;
+use crate::engine::{Direction, Transaction};
 
 /// Files in memory, of which copies can be taken at any time, on a disk that can become full.
 #[derive(Debug, Clone, Default)]
