@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{folder, noise};
-use ibid_record::engine::Redb;
+use common::{folder, noise, set, with_engine};
+use ibid_record::engine::{Redb, Table};
 use ibid_record::{Batch, Compacting, Durability, Encoding, Options, Store, Versions};
 
 /// A sixteenth of the defaults, so that little data is enough.
@@ -106,4 +106,28 @@ fn at_every_moment_and_at_rest() {
         let found = pages.get_version(&7_u32.to_be_bytes(), version).unwrap();
         assert!(found == Some(page(7, version - 1)), "{version}");
     }
+}
+
+/// Otherwise writers would wait for ever for a keeper that damage stops.
+#[test]
+fn a_store_with_damage_in_the_way_of_its_keeper_is_written_to() {
+    let folder = folder();
+    drop(open(folder.path()));
+    // The places of records that come later: no block can be added.
+    with_engine(folder.path(), |engine| {
+        for group in 0_u64..40 {
+            set(engine, Table::Places, &group.to_be_bytes(), Some(b"damaged"));
+        }
+    });
+    let (done, ends) = std::sync::mpsc::channel();
+    let path = folder.path().to_owned();
+    std::thread::spawn(move || {
+        let store = open(&path);
+        let log = store.namespace("log", Versions::Latest).unwrap();
+        for key in 0..4 * LAG_BYTES as u32 / (12 << 10) {
+            log.put(&key.to_be_bytes(), &noise(12 << 10, key)).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    assert!(ends.recv_timeout(Duration::from_secs(300)).is_ok(), "it waits");
 }

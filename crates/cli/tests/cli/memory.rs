@@ -317,12 +317,7 @@ fn where_memory_is_short_a_record_command_says_so_and_what_to_do() {
     let (mut refused, mut done) = (0, 0);
     for arguments in commands {
         for kib in (24_000..80_000).step_by(4000) {
-            let _ = std::fs::remove_dir_all(home.path("copy"));
-            let copied = Command::new("cp")
-                .arg("-r")
-                .args([home.path("store"), home.path("copy")])
-                .status();
-            assert!(copied.unwrap().success());
+            copy_store(&home);
             let (ran, said) = is_done_or_says_what_to_do(kib, &records("copy", arguments));
             let Some(last) = said else {
                 done += 1;
@@ -346,6 +341,16 @@ fn where_memory_is_short_a_record_command_says_so_and_what_to_do() {
     assert!(refused > 20 && done > 20, "{refused} refused, {done} done");
 }
 
+/// Replaces the store `copy` by a copy of `store`.
+fn copy_store(home: &Home) {
+    let _ = std::fs::remove_dir_all(home.path("copy"));
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args([home.path("store"), home.path("copy")])
+        .status();
+    assert!(copied.unwrap().success());
+}
+
 /// To make the older version a delta takes more memory than to store the new one.
 #[test]
 fn a_record_that_is_stored_when_memory_runs_out_is_said_to_be() {
@@ -360,12 +365,7 @@ fn a_record_that_is_stored_when_memory_runs_out_is_said_to_be() {
     home.write("body", &body);
     let mut stored = 0;
     for kib in (40_000..100_000).step_by(3000) {
-        let _ = std::fs::remove_dir_all(home.path("copy"));
-        let copied = Command::new("cp")
-            .arg("-r")
-            .args([home.path("store"), home.path("copy")])
-            .status();
-        assert!(copied.unwrap().success());
+        copy_store(&home);
         let put = home.ibid(["records", "put", "key", "body", "--store=copy"]);
         let (_, said) = is_done_or_says_what_to_do(kib, &put);
         let is_said = said.is_some_and(|said| said.contains("everything is stored"));

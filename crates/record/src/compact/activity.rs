@@ -115,12 +115,17 @@ impl Activity {
         }
     }
 
-    /// Nobody waits for an encoder any more.
+    /// Notes that there is no encoder, so that no writer waits for one.
     pub(crate) fn has_no_encoder(&self) {
         self.state().has_no_encoder = true;
     }
 
-    /// Nobody waits for a keeper, or any more.
+    /// Whether new records are still looked at by an encoder.
+    pub(crate) fn has_encoder(&self) -> bool {
+        !self.state().has_no_encoder
+    }
+
+    /// Notes that there is no keeper, so that no writer waits for one.
     pub(crate) fn has_no_keeper(&self) {
         self.state().has_no_keeper = true;
     }

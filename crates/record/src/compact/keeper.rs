@@ -25,8 +25,8 @@ const TICK_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Less than so many bytes of records are not worth a block of their own.
 const WORTH_BYTES: usize = 256 << 10;
-/// Blocks are looked through once of the records that they had then, one of so many has left them: while nobody writes,
-/// and otherwise.
+/// When one record of so many has left the blocks since they were looked through, they are looked through again: in a
+/// pause of the writers, and otherwise.
 const WORN_PARTS: [u64; 2] = [16, 4];
 
 pub(crate) struct Keeper {
@@ -36,8 +36,6 @@ pub(crate) struct Keeper {
     pub(crate) numbers: Arc<BlockNumbers>,
     pub(crate) writer: WriterHandle,
     pub(crate) activity: Arc<Activity>,
-    /// Whether an encoder makes deltas of records, which are moved once it has examined them.
-    pub(crate) encodes: bool,
     pub(crate) progress: KeeperProgress,
 }
 
@@ -52,7 +50,7 @@ pub(crate) struct KeeperProgress {
 }
 
 impl Keeper {
-    /// Does everything that it would do if nobody wrote for long.
+    /// Does all that it does in a pause of the writers.
     pub(crate) fn settle(mut self) -> Result<(), Error> {
         self.step(self.activity.bytes(), true).map(drop)
     }
@@ -73,8 +71,13 @@ impl Keeper {
                 // Nothing more can be done until something is committed.
                 Ok(true) if is_idle && self.activity.wait(bytes) => return,
                 Ok(_) => {}
-                // Readers and verification report damage. What is damaged stays where it is.
-                Err(Error::Damaged { .. }) if !self.activity.wait(bytes) => {}
+                // Readers and verification report damage. Writers must not wait for what can't be done.
+                Err(Error::Damaged { .. }) => {
+                    self.activity.has_no_keeper();
+                    if self.activity.wait(bytes) {
+                        return;
+                    }
+                }
                 Err(_) => return,
             }
         }
@@ -105,7 +108,7 @@ impl Keeper {
 
     /// Returns the first record that is not moved because the encoder has not examined it.
     fn examined(&self, read: &dyn Snapshot) -> Result<u64, Error> {
-        if !self.encodes {
+        if !self.activity.has_encoder() {
             return Ok(u64::MAX);
         }
         let mut watermark = Ok(EncoderWatermark::FIRST);

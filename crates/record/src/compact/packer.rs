@@ -40,9 +40,9 @@ const OPEN_BLOCKS: usize = 8;
 /// less in ten times the time.
 const LEVEL: i32 = 9;
 const LEVEL_IN_A_HURRY: i32 = 3;
-/// A block is compressed anew if it still holds less than this percentage of its records: when nobody waits for it, and
-/// while others write.
+/// A block is compressed anew if it still holds less than this percentage of its records.
 const USE_PERCENT_MIN: u64 = 93;
+/// The same while writers wait for the keeper.
 const USE_PERCENT_MIN_IN_A_HURRY: u64 = 50;
 /// So many short blocks are worth merging in the background.
 const SHORT_BLOCKS: usize = 32;

@@ -103,6 +103,9 @@ impl Shared {
             keeper_thread: None,
             sweeping: None,
         };
+        if shared.feed.is_none() {
+            shared.activity.has_no_encoder();
+        }
         // If a thread can't be started, `shared` is dropped and waits for the writer: no other handle may be left then.
         if !options.compacting.enabled {
             shared.activity.has_no_keeper();
@@ -135,7 +138,6 @@ impl Shared {
             numbers: self.block_numbers.clone(),
             writer,
             activity: self.activity.clone(),
-            encodes: self.feed.is_some(),
             progress: KeeperProgress::default(),
         }
     }

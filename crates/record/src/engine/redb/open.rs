@@ -228,7 +228,7 @@ impl Redb {
             // The tables are there, also those that an earlier version did not have.
             self.finish(transaction, journal, &usage, None)?;
         }
-        // Nobody reads what is not used yet.
+        // No snapshot is open yet that could need what is not used.
         journal.had_values = journal.used(segment) > 0;
         Ok(found)
     }

@@ -17,8 +17,6 @@ use crate::engine::{
 
 /// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
 const PLACED_BYTES_MIN: usize = 64;
-/// Values from this length on are written in parts, bytes.
-const IN_PARTS_MIN: usize = 64 << 10;
 
 /// Is called with each key of a range, and what redb stores of its value, until it breaks.
 type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
@@ -230,7 +228,7 @@ impl Transaction for RedbTransaction<'_> {
     fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         engine::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
         let length = parts.iter().map(|part| part.len()).sum();
-        if length < IN_PARTS_MIN || !is_placed(table) {
+        if length < PLACED_BYTES_MIN || !is_placed(table) {
             return self.put(table, key, &parts.concat());
         }
         engine::check_bytes("value", length, VALUE_BYTES_MAX)?;
