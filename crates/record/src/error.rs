@@ -320,7 +320,7 @@ pub enum Damage {
     /// Its bytes are not those that were written.
     #[error("{0}")]
     Bytes(#[from] ibid_format::Error),
-    /// Another entry needs it, and it is not there.
+    /// Another entry needs it, and it is not there, or the engine has lost its bytes.
     #[error("it is missing")]
     Missing,
     /// It is of another key or version than other entries say.
@@ -332,6 +332,17 @@ pub enum Damage {
     /// It is a delta that makes another body than was stored.
     #[error("its delta makes another body than was stored")]
     OtherBody,
+}
+
+impl Damage {
+    /// Returns what is wrong with a value that can't be decoded. An engine shows nothing of one that it has lost, and
+    /// no value is empty.
+    pub(crate) fn of(value: &[u8], error: ibid_format::Error) -> Self {
+        match value.is_empty() {
+            true => Damage::Missing,
+            false => Damage::Bytes(error),
+        }
+    }
 }
 
 impl Error {

@@ -106,7 +106,7 @@ pub enum Problem {
     #[error("{0}")]
     Damaged(Damage),
     /// No key leads to the entry.
-    #[error("nothing leads to it: its key is gone, or leads to another record")]
+    #[error("nothing leads to it: its key is gone or leads to another record, or what names its key is damaged")]
     Stray,
     /// The entry contradicts others.
     #[error("{field}: other entries imply {expected}, found {found}")]

@@ -443,7 +443,7 @@ impl Verifier<'_> {
         let record = record::Record::decode(number_of(stored_key), value);
         record
             .map(drop)
-            .map_err(|error| Error::damaged(Table::Records, stored_key, error))
+            .map_err(|error| Error::damaged(Table::Records, stored_key, Damage::of(value, error)))
     }
 
     /// Checks the frames of a block, and the bytes of their records.
@@ -453,7 +453,8 @@ impl Verifier<'_> {
             return Ok(());
         }
         let damaged = |error| Error::damaged(Table::Blocks, stored_key, error);
-        let frames = frames_of_block(number_of(stored_key), value).map_err(damaged)?;
+        let frames = frames_of_block(number_of(stored_key), value);
+        let frames = frames.map_err(|error| Error::damaged(Table::Blocks, stored_key, Damage::of(value, error)))?;
         let (mut decoder, mut raw) = (BlockFrameDecoder::default(), Vec::new());
         for frame in &frames {
             decoder.decode(frame, &mut raw).map_err(damaged)?;

@@ -29,7 +29,7 @@ pub(crate) fn head_of(read: &(impl Read + ?Sized), block: u64) -> Result<BlockHe
             let decoded = BlockHead::decode(block, begin);
             // What is cut off has no checksum, or none that is right.
             is_longer = decoded.is_err() && begin.len() == length;
-            head = decoded.map_err(Damage::Bytes);
+            head = decoded.map_err(|error| Damage::of(begin, error));
         };
         read.get_part(Table::Blocks, &key, 0, length, &mut found)?;
         if !is_longer {
@@ -40,20 +40,26 @@ pub(crate) fn head_of(read: &(impl Read + ?Sized), block: u64) -> Result<BlockHe
 }
 
 /// A frame as it is stored.
-type Packed<'b> = Result<BlockFrame<&'b [u8]>, ibid_format::Error>;
+type Packed<'b> = Result<BlockFrame<&'b [u8]>, Damage>;
 
 /// Shows a frame as it is stored to `found`, if there is the block.
 fn show_packed(read: &(impl Read + ?Sized), place: Place, found: &mut dyn FnMut(Packed<'_>)) -> Result<(), Error> {
     let Place { block, frame } = place;
     let key = block.to_be_bytes();
     if !read.reads_parts() {
-        let mut whole = |bytes: &[u8]| found(frame_of_block(block, bytes, frame));
+        let mut whole = |bytes: &[u8]| {
+            let frame = frame_of_block(block, bytes, frame);
+            found(frame.map_err(|error| Damage::of(bytes, error)));
+        };
         return Ok(read.get(Table::Blocks, &key, &mut whole).map(drop)?);
     }
     let head = head_of(read, block)?;
     let at = head.place(frame);
     let at = at.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-    let mut packed = |bytes: &[u8]| found(head.frame(frame, bytes));
+    let mut packed = |bytes: &[u8]| {
+        let frame = head.frame(frame, bytes);
+        found(frame.map_err(|error| Damage::of(bytes, error)));
+    };
     let length = (at.end - at.start) as usize;
     Ok(read
         .get_part(Table::Blocks, &key, at.start, length, &mut packed)
@@ -137,8 +143,10 @@ impl Frames {
                     return;
                 }
             }
-            let frame = frame.and_then(|frame| decoder.decode(&frame, &mut bytes).map(|()| frame.records()));
-            decoded = frame.map_err(Damage::Bytes);
+            decoded = frame.and_then(|frame| {
+                decoder.decode(&frame, &mut bytes)?;
+                Ok(frame.records())
+            });
         };
         show_packed(read, place, &mut found)?;
         fits?;

@@ -150,9 +150,12 @@ impl Records {
         found: &mut dyn FnMut(Record<'_>),
     ) -> Result<bool, Error> {
         let mut decoded = Ok(());
-        let mut single = |value: &[u8]| decoded = Record::decode(number, value).map(&mut *found);
+        let mut single = |value: &[u8]| {
+            let record = Record::decode(number, value);
+            decoded = record.map(&mut *found).map_err(|error| Damage::of(value, error));
+        };
         let is_there = read.get(Table::Records, &number.to_be_bytes(), &mut single)?;
-        decoded.map(|()| is_there).map_err(|error| damaged(number, error))
+        decoded.map(|()| is_there).map_err(|damage| damaged(number, damage))
     }
 
     /// Like [`visit`](Self::visit), with the bytes of a record that is in a frame.

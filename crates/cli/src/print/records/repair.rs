@@ -33,6 +33,10 @@ pub(crate) fn records_repair(out: &mut Out, lost: LostCommits) -> Result<()> {
             "gave up {} that had been on disk",
             counted(commits, "commit", "commits")
         ),
-        LostCommits::Unknown => "gave up the log of commits: what only it had is lost".to_owned(),
+        LostCommits::Unknown => {
+            "gave up the log of commits: commits that only it had, and records whose bodies were in it, are lost. \
+             `ibid records verify` lists what is missing"
+                .to_owned()
+        }
     })
 }

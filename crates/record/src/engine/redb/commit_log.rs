@@ -31,7 +31,7 @@ const HEAD: u64 = COMMIT_HEAD_BYTES as u64;
 const CHECK: u64 = COMMIT_CHECK_BYTES as u64;
 
 /// What to do if a log is damaged or missing.
-pub(super) const GIVE_UP: &str = "`ibid records repair` gives up the commits that only the log had";
+pub(super) const GIVE_UP: &str = "`ibid records repair` gives up what only this part of the log had";
 
 /// The log, open for writing in one of its segments.
 pub(super) struct CommitLog {
@@ -397,7 +397,7 @@ impl CommitLog {
         EngineError::Damaged {
             engine: super::ENGINE,
             path: self.path.clone(),
-            found: format!("{found}. {GIVE_UP}"),
+            found: format!("segment {} of its log: {found}. {GIVE_UP}", self.segment),
         }
     }
 }

@@ -220,6 +220,8 @@ impl Redb {
             return Err(log.fail(lost));
         }
         log.cut_off_rest()?;
+        // Of a commit that was not finished, for example on a full disk.
+        log.give_back()?;
         if found.last > done {
             let repeated = self.finish(transaction, journal, &usage, None);
             repeated.map_err(|error| journal.log.fail(error))?;

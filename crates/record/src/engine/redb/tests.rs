@@ -221,6 +221,28 @@ fn every_write_to_a_full_disk_says_that_it_is_full() {
 }
 
 #[test]
+fn what_a_commit_took_that_found_no_room_is_given_back() {
+    let memory = Memory::default();
+    let file = memory.file();
+    let open = || Redb::open_on(file.clone(), memory.clone(), Path::new("full"), 0).unwrap();
+    let engine = open();
+    put_records(&engine, [(1, value_of(1))]);
+    engine.sync().unwrap();
+    let mut put = |transaction: &mut dyn Transaction| {
+        transaction.put(Table::Records, b"large", &vec![7; 5 << 20])?;
+        memory.is_full.store(true, Ordering::SeqCst);
+        transaction.put(Table::Records, b"too much", &vec![7; 5 << 20])
+    };
+    engine.write(Commit::Synced, &mut put).unwrap_err();
+    drop(engine);
+    assert!(length_of(&memory.copy()) > 5 << 20);
+    memory.is_full.store(false, Ordering::SeqCst);
+    let engine = open();
+    assert!(length_of(&memory.copy()) < 10_000);
+    assert!(record(&*engine.snapshot().unwrap(), 1) == Some(value_of(1)));
+}
+
+#[test]
 fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
     let (file, log) = stopped();
     let folder = tempfile::tempdir().unwrap();
