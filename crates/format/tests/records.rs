@@ -6,8 +6,8 @@ use ibid_format::Error;
 use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, COMMIT_HEAD_BYTES, ChainEntry,
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry,
-    LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places,
-    PurgedMark, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX,
+    LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place,
+    Places, PurgedMark, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX,
     ValuePlace, VersionEntry, VersionGroup, body_check, commit_log_header, commit_log_id, commit_log_note,
     frame_of_block, frames_of_block, key_of, open_log_entry, records_of_frame, split_key, synced_by_note,
 };
@@ -159,9 +159,20 @@ fn entries_are_as_documented() {
         hops: vec![Some(7), Some(3)],
         features: vec![0xfff0_0000, 0xff00_0000],
         feature_bytes: 64,
+        check: None,
+        copies: Vec::new(),
     };
     assert_example("chain", &chain.encode(8).unwrap());
     assert_eq!(ChainEntry::decode(8, &example("chain")), Ok(chain));
+    let found = ChainEntry {
+        namespace: 1,
+        features: vec![0xfff0_0000],
+        check: Some(body_check(b"in the same place")),
+        copies: vec![3, 7],
+        ..ChainEntry::default()
+    };
+    assert_example("chain-check", &found.encode(8).unwrap());
+    assert_eq!(ChainEntry::decode(8, &example("chain-check")), Ok(found));
     let sparse = ChainEntry {
         namespace: 1,
         features: vec![0xfff0_0000],
@@ -193,6 +204,7 @@ fn entries_are_as_documented() {
         versions_kept: true,
         retention: RetentionEntry::default(),
         has_expiring: false,
+        latest: LatestEntry::Automatic,
     };
     assert_example("namespace", &namespace.encode("pages").unwrap());
     assert_eq!(NamespaceEntry::decode(b"pages", &example("namespace")), Ok(namespace));
@@ -205,6 +217,16 @@ fn entries_are_as_documented() {
     assert_example("namespace-retention", &namespace.encode("pages").unwrap());
     assert_eq!(
         NamespaceEntry::decode(b"pages", &example("namespace-retention")),
+        Ok(namespace)
+    );
+    let namespace = NamespaceEntry {
+        retention: RetentionEntry::default(),
+        latest: LatestEntry::Deltas,
+        ..namespace
+    };
+    assert_example("namespace-latest", &namespace.encode("pages").unwrap());
+    assert_eq!(
+        NamespaceEntry::decode(b"pages", &example("namespace-latest")),
         Ok(namespace)
     );
 
@@ -438,7 +460,8 @@ proptest! {
         counts in prop::collection::vec((0..64u64, 1..1000u32, any::<bool>()), 1..64),
         hops in prop::collection::vec(prop::option::of(1..2000u64), 0..16),
         features in prop::collection::btree_set(any::<u32>(), 0..32),
-        exponent in 5..=10u32,
+        exponent in 5..=10u32, check: bool,
+        copies in prop::collection::btree_set(1..2000u64, 0..64),
     ) {
         let mut group = VersionGroup::new(1, 0);
         group.first_time = times & 0xff;
@@ -457,7 +480,9 @@ proptest! {
 
         let features = features.into_iter().rev().collect();
         let (position, feature_bytes) = (deleted, 1 << exponent);
-        let chain = ChainEntry { namespace: 3, position, distance: 16, hops, features, feature_bytes };
+        let check = check.then_some(deleted.to_le_bytes()[..4].try_into().unwrap());
+        let copies = copies.into_iter().filter(|_| check.is_some()).collect();
+        let chain = ChainEntry { namespace: 3, position, distance: 16, hops, features, feature_bytes, check, copies };
         prop_assert_eq!(ChainEntry::decode(2000, &chain.encode(2000).unwrap()), Ok(chain));
     }
 
@@ -614,6 +639,14 @@ fn the_log_is_as_documented() {
                 within: TIME_MAX,
                 lifetime: 1,
             },
+        },
+        LogEntry::Latest {
+            namespace: 3,
+            latest: LatestEntry::Automatic,
+        },
+        LogEntry::Latest {
+            namespace: u32::MAX,
+            latest: LatestEntry::Deltas,
         },
         LogEntry::Rewrites {
             interval: 32,

@@ -13,7 +13,9 @@ use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folde
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
-use ibid_record::{Compacting, Direction, Durability, Encoding, EngineKind, Options, Retention, Retrieval, Store};
+use ibid_record::{
+    Compacting, Direction, Durability, Encoding, EngineKind, Latest, Options, Retention, Retrieval, Store,
+};
 use proptest::prelude::*;
 
 const KEYS: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"\xff\xff"];
@@ -37,6 +39,8 @@ enum Action {
     Truncate(u64),
     /// Sets what a namespace keeps.
     Retain(usize, Retention),
+    /// Sets how a namespace stores latest versions.
+    Latest(usize, Latest),
     /// Removes what is not kept at a time.
     Expire(u64),
 }
@@ -54,6 +58,15 @@ fn retention() -> impl Strategy<Value = (usize, Retention)> {
     })
 }
 
+fn latest() -> impl Strategy<Value = Latest> {
+    prop_oneof![
+        Just(Latest::Automatic),
+        Just(Latest::Whole),
+        Just(Latest::Shared),
+        Just(Latest::Deltas),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let kind = prop_oneof![
         3 => Just(Kind::Insert),
@@ -65,14 +78,14 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     let time = prop_oneof![2 => Just(None), 3 => (1..100_u64).prop_map(Some)];
     let expires = prop_oneof![5 => Just(0), 1 => 1..200_u64];
-    let body = (0..6_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
+    let body = (0..9_usize, any::<u8>(), 0..300_usize).prop_map(|(way, byte, length)| match way {
         0 => Vec::new(),
         1 => vec![byte; length],
         2 => common::noise(length * 20, byte.into()),
-        // One of three bodies, with an edit.
-        _ => {
-            let mut body = common::noise(3000, way as u32);
-            body[length * 10] ^= byte;
+        // One of three bodies, with an edit, or as it is.
+        way => {
+            let mut body = common::noise(3000, way as u32 % 3);
+            body[length * 10] ^= if way < 6 { byte } else { 0 };
             body
         }
     });
@@ -104,6 +117,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::Reopen),
         2 => (0..=100_u64).prop_map(Action::Truncate),
         1 => retention().prop_map(|(space, retention)| Action::Retain(space, retention)),
+        1 => (0..2_usize, latest()).prop_map(|(space, latest)| Action::Latest(space, latest)),
         2 => (1..300_u64).prop_map(Action::Expire),
     ]
 }
@@ -191,6 +205,10 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
                 spaces[*space].set_retention(*retention).unwrap();
                 assert_eq!(spaces[*space].retention().unwrap(), *retention);
                 model.retention[*space] = *retention;
+            }
+            Action::Latest(space, latest) => {
+                spaces[*space].set_latest_as(*latest).unwrap();
+                assert_eq!(spaces[*space].latest_as().unwrap(), *latest);
             }
             Action::Expire(time) => {
                 let mut expected = Vec::new();

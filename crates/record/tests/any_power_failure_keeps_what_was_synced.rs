@@ -87,8 +87,10 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
         };
         let mut body = noise(2000, random.below(2) as u32);
         let at = random.below(2000) as usize;
-        body[at] ^= 1 + random.below(255) as u8;
-        body.truncate(2000 - random.below(50) as usize);
+        if random.below(4) > 0 {
+            body[at] ^= 1 + random.below(255) as u8;
+            body.truncate(2000 - random.below(50) as usize);
+        }
         ops.push(Op {
             space,
             key,

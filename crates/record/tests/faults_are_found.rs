@@ -323,6 +323,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
             versions_kept: false,
             retention: RetentionEntry::default(),
             has_expiring: false,
+            latest: ibid_format::record::LatestEntry::Automatic,
         };
         set(
             engine,
@@ -347,6 +348,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
             versions_kept: false,
             retention: RetentionEntry::default(),
             has_expiring: false,
+            latest: ibid_format::record::LatestEntry::Automatic,
         };
         set(engine, Table::Namespaces, b"twin", Some(&entry.encode("twin").unwrap()));
     });

@@ -206,8 +206,12 @@ fn small_records_are_passed_over_if_asked_to() {
         for number in 0..1000_u32 {
             batch.insert(&drafts, &number.to_be_bytes(), &edited(number, 0)[..number as usize]);
         }
-        batch.insert(&drafts, b"short", &edited(300, 0)[..300]);
-        batch.insert(&drafts, b"long", &edited(800, 0)[..800]);
+        // Not the same bytes, which are found whatever their length.
+        for (key, length) in [(&b"short"[..], 300), (b"long", 800)] {
+            let mut twin = edited(length as u32, 0)[..length].to_vec();
+            twin[length - 1] ^= 1;
+            batch.insert(&drafts, key, &twin);
+        }
         store.commit(batch).unwrap();
         store.finish_encoding().unwrap();
         store.encoding().deltas

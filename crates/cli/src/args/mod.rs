@@ -28,10 +28,10 @@ use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
-    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, Followed, GetArgs, Key, LoadArgs,
-    NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs, PutArgs, RecordsCommand, RecordsStatsArgs,
-    RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs, VersionName,
-    VersionsOfArgs,
+    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, Followed, GetArgs, Key, LatestArgs,
+    LoadArgs, NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs, PutArgs, RecordsCommand,
+    RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
+    VersionName, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use ibid_record::replicate::nats;
-use ibid_record::{Condition, Time, Versions};
+use ibid_record::{Condition, Latest, Time, Versions};
 use ibid_terminal::value::size;
 
 use super::value;
@@ -50,6 +50,8 @@ pub(crate) enum RecordsCommand {
     Versions(VersionsOfArgs),
     /// Show or set what a namespace keeps
     Retention(RetentionArgs),
+    /// Show or set how a namespace stores latest versions
+    Latest(LatestArgs),
     /// Remove what namespaces no longer keep
     Expire(ExpireArgs),
     /// Make the store smaller
@@ -102,6 +104,9 @@ pub(crate) struct NewRecordsArgs {
     /// Create the namespace to keep these versions [default: kept; an existing namespace stays as it is]
     #[arg(long, value_name = "WHICH", value_enum)]
     pub(crate) versions: Option<VersionsKept>,
+    /// Store the latest versions of keys in this way from now on, as `ibid records latest` does
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) latest: Option<LatestName>,
     /// Encrypt a new store with a password: --password-file, --password-command, IBID_PASSWORD, or
     /// typed
     #[arg(long)]
@@ -124,6 +129,29 @@ pub(crate) enum VersionsKept {
     Kept,
     /// Keep only the latest version
     Latest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LatestName {
+    /// Store them as suits the records: shared if keys get further versions, otherwise as deltas
+    Automatic,
+    /// Store each whole
+    Whole,
+    /// Store each whole, but the same bytes only once
+    Shared,
+    /// Store them as deltas of similar records under other keys
+    Deltas,
+}
+
+impl LatestName {
+    pub(crate) fn latest(self) -> Latest {
+        match self {
+            LatestName::Automatic => Latest::Automatic,
+            LatestName::Whole => Latest::Whole,
+            LatestName::Shared => Latest::Shared,
+            LatestName::Deltas => Latest::Deltas,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -431,6 +459,28 @@ pub(crate) struct RetentionArgs {
     /// Keep everything
     #[arg(long, conflicts_with_all = ["keep_last", "keep_within", "expire_after"])]
     pub(crate) keep_all: bool,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Old versions are deltas of newer ones. The latest version of a key is read most, so by default it is stored whole, \
+but if several keys have the same bytes, only once. Reading one of many copies then looks up at most 8 records more. \
+Where practically no key has a second version, and in a namespace that keeps only the latest one, it may also be a \
+delta of a similar record: that takes least space, and reading it takes longer.
+
+What is stored already stays as it is, until the key gets a new version or a similar record is stored. Without HOW, \
+this shows what is set.
+
+Examples:
+  ibid records latest
+  ibid records latest deltas
+  ibid records latest whole --namespace pages")]
+pub(crate) struct LatestArgs {
+    /// Store latest versions in this way from now on
+    #[arg(value_name = "HOW", value_enum)]
+    pub(crate) how: Option<LatestName>,
     #[command(flatten)]
     pub(crate) place: NamespaceArgs,
 }

@@ -46,8 +46,8 @@ pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use records::{
     BadLine, Compacted, ExpirePrinter, GetPrinter, Loaded, Purged, ScanPrinter, Scanned, StoreStats, records_batch,
-    records_compact, records_delete, records_followed, records_load, records_promoted, records_purge, records_put,
-    records_repair, records_retention, records_stats, records_verify, records_versions,
+    records_compact, records_delete, records_followed, records_latest, records_load, records_promoted, records_purge,
+    records_put, records_repair, records_retention, records_stats, records_verify, records_versions,
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};

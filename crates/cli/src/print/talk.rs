@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ibid_format::FileId;
+use ibid_record::Latest;
 use ibid_record::replicate::nats::Address;
 use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
@@ -207,13 +208,17 @@ pub(crate) fn bad_line(bad: &BadLine) {
     line(&format!("line {}: {}", bad.line, bad.problem));
 }
 
-/// Warns of a namespace that keeps versions although keys do not repeat.
-pub(crate) fn unique_keys(namespace: &str) {
+/// Warns of a namespace that keeps versions and stores the latest whole although keys do not repeat.
+pub(crate) fn unique_keys(namespace: &str, latest: Latest) {
     line(&format!(
-        "warning: namespace {} keeps versions, and practically no key has a second one. There, records under different \
-         keys do not become deltas of each other. If your keys never repeat, load into a new namespace with --versions \
-         latest. If they will, all is well",
-        escape(namespace.as_bytes())
+        "warning: practically no key of namespace {namespace} has a second version, and it is set to store latest \
+         versions {}. So its records do not become deltas of each other. If your keys never repeat, run `ibid records \
+         latest automatic`. If they will, all is well",
+        match latest {
+            Latest::Whole => "whole",
+            Latest::Shared | Latest::Automatic | Latest::Deltas => "whole, and the same bytes once",
+        },
+        namespace = escape(namespace.as_bytes())
     ));
 }
 

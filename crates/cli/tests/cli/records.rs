@@ -341,47 +341,104 @@ fn a_whole_line_is_a_record_and_several_fields_a_key() {
     assert_eq!(ok(&home, ["get", "a/2"]), r#"{"page": "a", "n": 2, "text": "two"}"#);
 }
 
-/// Where versions are kept, the latest of each key is stored whole. If keys do not repeat, these are
-/// all records.
+/// If keys do not repeat, every record is the latest version of a key. Where these are stored whole, nothing is saved.
 #[test]
-fn keys_that_do_not_repeat_where_versions_are_kept_are_warned_of() {
+fn keys_that_do_not_repeat_become_deltas_unless_they_are_to_stay_whole_and_that_is_warned_of() {
     let home = Home::bare();
     // Each resembles those before it with the same last two digits.
-    let body = |key: usize| format!("{key} {:x?}", noise(300, key as u64 % 100));
-    let line = |key: usize| format!("{}\n", serde_json::json!({"key": key, "body": body(key)}));
+    let body = |namespace: &str, key: usize| format!("{namespace} {key} {:x?}", noise(300, key as u64 % 100));
+    let line = |namespace: &str, key: usize| {
+        let body = body(namespace, key);
+        format!("{}\n", serde_json::json!({"key": key, "body": body}))
+    };
     let load = |namespace: &str, keys: &[usize], more: &[&str]| {
-        let lines: String = keys.iter().copied().map(line).collect();
+        let lines: String = keys.iter().map(|&key| line(namespace, key)).collect();
         let mut load = records(
             &home,
             ["load", "-", "--body", "body", "--json", "--namespace", namespace],
         );
         let ran = run_with(load.args(more), lines.as_bytes());
         let loaded: Value = serde_json::from_str(&ran.out).unwrap();
-        let said = ran.err.contains("--versions latest");
-        assert_eq!((ran.code, &loaded["unique_keys"]), (0, &said.into()), "{ran:?}");
-        said
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let said = ran.err.contains("records latest automatic");
+        (loaded["unique_keys"].as_bool().unwrap(), said)
     };
     let once: Vec<usize> = (0..1000).collect();
     let again = |times: usize| [&once[..], &once[..times]].concat();
-    assert!(load("unique", &once, &["--quiet"]));
-    assert!(load("nine", &again(9), &[]));
-    assert!(!load("ten", &again(10), &[]));
-    assert!(!load("few", &once[..999], &[]));
-    assert!(!load("latest", &once, &["--versions", "latest"]));
+    assert_eq!(load("unique", &once, &["--latest", "shared", "--quiet"]), (true, true));
+    assert_eq!(load("nine", &again(9), &["--latest", "whole"]), (true, true));
+    assert_eq!(load("ten", &again(10), &["--latest", "whole"]), (false, false));
+    assert_eq!(load("few", &once[..999], &[]), (false, false));
+    assert_eq!(load("latest", &once, &["--versions", "latest"]), (false, false));
+    // Nobody has chosen here.
+    assert_eq!(load("automatic", &once, &[]), (true, false));
+    let more: Vec<usize> = (1000..1200).collect();
+    assert_eq!(load("automatic", &more, &[]), (false, false));
 
     let stats = run(&mut records(&home, ["stats", "--json"]));
     let spaces: Value = serde_json::from_str(&stats.out).unwrap();
     let spaces = spaces["namespaces"].as_array().unwrap();
     let is = |field: &str| -> Vec<&Value> { spaces.iter().map(|space| &space[field]).collect() };
-    assert_eq!(is("namespace"), ["unique", "nine", "ten", "few", "latest"]);
-    assert_eq!(is("unique_keys"), [true, true, false, false, false]);
-    assert_eq!(stats.err.matches("--versions latest").count(), 2, "{stats:?}");
+    assert_eq!(is("namespace"), ["unique", "nine", "ten", "few", "latest", "automatic"]);
+    assert_eq!(is("unique_keys"), [true, true, false, false, false, true]);
+    assert_eq!(is("latest_as")[..3], ["shared", "whole", "whole"]);
+    assert_eq!(stats.err.matches("records latest automatic").count(), 2, "{stats:?}");
     // It is as the warning says.
     let deltas = |space: usize| spaces[space]["deltas"]["count"].as_u64().unwrap();
     assert!(deltas(0) == 0 && deltas(4) == 900, "{} and {}", deltas(0), deltas(4));
+    assert!(deltas(5) >= 200, "{}", deltas(5));
 
+    // What the warning says is enough.
+    let said = ok(&home, ["latest", "automatic", "--namespace", "unique"]);
+    assert!(
+        said.starts_with("unique stores latest versions as suits them"),
+        "{said}"
+    );
+    load("unique", &more, &[]);
+    let stats: Value = serde_json::from_str(&ok(&home, ["stats", "--json"])).unwrap();
+    assert!(
+        stats["namespaces"][0]["deltas"]["count"].as_u64() >= Some(200),
+        "{stats}"
+    );
     // Once the same keys come again, all is well.
-    assert!(!load("unique", &once, &[]));
+    assert_eq!(load("unique", &once, &[]), (false, false));
+}
+
+/// Several keys with the same bytes take about as much as one, also in several namespaces.
+#[test]
+fn the_same_bytes_under_many_keys_are_stored_once() {
+    let home = Home::bare();
+    let body = format!("{:x?}", noise(20_000, 7));
+    let load = |namespace: &str, more: &[&str]| {
+        let line = |key: usize| format!("{}\n", serde_json::json!({"key": key, "body": body}));
+        let lines: String = (0..20).map(line).collect();
+        let mut load = records(&home, ["load", "-", "--body", "body", "--namespace", namespace]);
+        assert_eq!(run_with(load.args(more), lines.as_bytes()).code, 0);
+    };
+    load("apart", &["--latest", "whole"]);
+    load("pages", &[]);
+    load("others", &["--latest", "shared"]);
+    let stats: Value = serde_json::from_str(&ok(&home, ["stats", "--json"])).unwrap();
+    let whole = |space: usize| stats["namespaces"][space]["whole"]["count"].as_u64().unwrap();
+    assert_eq!((whole(0), whole(1) + whole(2)), (20, 1), "{stats}");
+    for space in 1..3 {
+        let most = stats["namespaces"][space]["latest_retrievals"]["max"].as_u64().unwrap();
+        assert!(most <= 8, "{most}");
+    }
+    // It stays so for the others when one of them changes, and the other way round.
+    home.write(
+        "new",
+        "something else entirely, and longer than what is not worth looking for",
+    );
+    ok(&home, ["put", "19", "new", "--namespace", "others"]);
+    for (key, space) in [("0", "pages"), ("19", "pages"), ("0", "others"), ("18", "others")] {
+        assert_eq!(ok(&home, ["get", key, "--namespace", space]), body);
+    }
+    assert_eq!(ok(&home, ["get", "19@1", "--namespace", "others"]), body);
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+    let set: Value = serde_json::from_str(&ok(&home, ["latest", "--namespace", "apart", "--json"])).unwrap();
+    assert_eq!(set["latest"], "whole");
+    misused(&home, ["latest", "sometimes"]);
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The newest record of a chain of deltas.
 
+use super::BODY_CHECK_BYTES;
 use super::entry::{Table, closed, opened};
 use crate::Error;
 use crate::error::in_range;
-use crate::{rice, wire};
+use crate::rice;
+use crate::wire::{self, Reader};
 
 /// Most features of a record.
 pub const FEATURES_MAX: usize = 32;
+/// Most copies of a body that an entry names.
+pub const COPIES_MAX: usize = 64;
 /// Most strides at which deltas hop.
 pub const HOPS_MAX: usize = 16;
 /// Bytes of a feature if the entry does not state them.
@@ -16,6 +20,8 @@ const FEATURE_BYTES_MIN: u32 = 32;
 const FEATURE_BYTES_MAX: u32 = 1024;
 /// Set in the number of features: a byte follows with the exponent of their bytes.
 const BYTES_FOLLOW: u8 = 0x80;
+/// Set in the number of features: the check of the record's body follows.
+const CHECK_FOLLOWS: u8 = 0x40;
 
 /// The newest record of a chain, as the encoder of its next record needs it: an entry of the table
 /// `chains`.
@@ -46,6 +52,11 @@ pub struct ChainEntry {
     /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of different
     /// lengths never match.
     pub feature_bytes: u32,
+    /// The [check](super::body_check) of its body, by which records with the same body are found.
+    pub check: Option<[u8; BODY_CHECK_BYTES]>,
+    /// Records that are deltas of this one because they have the same body, and were latest versions then: ascending,
+    /// at most [`COPIES_MAX`]. None without a check.
+    pub copies: Vec<u64>,
 }
 
 impl Default for ChainEntry {
@@ -59,6 +70,8 @@ impl Default for ChainEntry {
             hops: Vec::new(),
             features: Vec::new(),
             feature_bytes: FEATURE_BYTES,
+            check: None,
+            copies: Vec::new(),
         }
     }
 }
@@ -99,11 +112,13 @@ impl ChainEntry {
             }
             wire::put_varint(&mut out, hop.map_or(0, |hop| number - hop));
         }
-        if self.feature_bytes == FEATURE_BYTES {
-            out.push(self.features.len() as u8);
-        } else {
-            out.extend([self.features.len() as u8 | BYTES_FOLLOW, exponent as u8]);
-        }
+        let has_bytes = self.feature_bytes != FEATURE_BYTES;
+        let bytes_follow = if has_bytes { BYTES_FOLLOW } else { 0 };
+        let check_follows = if self.check.is_some() { CHECK_FOLLOWS } else { 0 };
+        out.push(self.features.len() as u8 | bytes_follow | check_follows);
+        out.extend(has_bytes.then_some(exponent as u8));
+        out.extend(self.check.iter().flatten());
+        self.put_copies(number, &mut out)?;
         if !self.features.is_empty() {
             rice::put(&mut out, &self.features);
         }
@@ -133,7 +148,14 @@ impl ChainEntry {
         } else {
             feature_bytes_of(reader.u8("exponent of the bytes of a feature")?.into())?
         };
-        let count = count & !BYTES_FOLLOW;
+        let has_check = count & CHECK_FOLLOWS != 0;
+        let check = has_check.then(|| reader.array("check of a body")).transpose()?;
+        let copies = if has_check {
+            read_copies(&mut reader, number)?
+        } else {
+            Vec::new()
+        };
+        let count = count & !(BYTES_FOLLOW | CHECK_FOLLOWS);
         in_range("features of a record", count.into(), 0, FEATURES_MAX as u64)?;
         let mut features = vec![0; count.into()];
         if count > 0 {
@@ -147,8 +169,39 @@ impl ChainEntry {
             hops,
             features,
             feature_bytes,
+            check,
+            copies,
         })
     }
+
+    fn put_copies(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        let max = if self.check.is_some() { COPIES_MAX } else { 0 };
+        in_range(COPIES, self.copies.len() as u64, 0, max as u64)?;
+        if self.check.is_some() {
+            wire::put_varint(out, self.copies.len() as u64);
+        }
+        let mut above = number;
+        for &copy in self.copies.iter().rev() {
+            in_range(COPIES, copy, 1, above.saturating_sub(1))?;
+            wire::put_varint(out, above - copy);
+            above = copy;
+        }
+        Ok(())
+    }
+}
+
+const COPIES: &str = "copies of a body";
+
+fn read_copies(reader: &mut Reader<'_>, number: u64) -> Result<Vec<u64>, Error> {
+    let count = reader.varint_in(COPIES, 0, COPIES_MAX as u64)?;
+    let mut copies = Vec::with_capacity(count as usize);
+    let mut above = number;
+    for _ in 0..count {
+        above -= reader.varint_in(COPIES, 1, above.saturating_sub(1))?;
+        copies.push(above);
+    }
+    copies.reverse();
+    Ok(copies)
 }
 
 fn out_of_feature_bytes(found: u64) -> Error {

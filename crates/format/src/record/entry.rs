@@ -171,6 +171,48 @@ pub struct NamespaceEntry {
     pub retention: RetentionEntry,
     /// Whether a record was stored in it with a time at which it expires.
     pub has_expiring: bool,
+    /// How the latest versions of its keys are stored.
+    pub latest: LatestEntry,
+}
+
+/// How a namespace stores the latest versions of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum LatestEntry {
+    /// As suits its records; nobody has chosen.
+    #[default]
+    Automatic = 0,
+    /// Whole.
+    Whole = 1,
+    /// Whole, but the same bytes only once.
+    Shared = 2,
+    /// As deltas of similar records.
+    Deltas = 3,
+}
+
+impl LatestEntry {
+    const ALL: [LatestEntry; 4] = [
+        LatestEntry::Automatic,
+        LatestEntry::Whole,
+        LatestEntry::Shared,
+        LatestEntry::Deltas,
+    ];
+
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        out.push(self as u8);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        let field = "way of storing latest versions";
+        let value = reader.u8(field)?;
+        let known = LatestEntry::ALL.into_iter().find(|known| *known as u8 == value);
+        known.ok_or(Error::OutOfRange {
+            field,
+            min: 0,
+            max: LatestEntry::Deltas as u64,
+            found: value.into(),
+        })
+    }
 }
 
 /// What a namespace keeps. A version that both [`versions`](Self::versions) and [`within`](Self::within) let go is
@@ -189,6 +231,7 @@ pub struct RetentionEntry {
 const VERSIONS_KEPT: u8 = 1;
 const HAS_RETENTION: u8 = 2;
 const HAS_EXPIRING: u8 = 4;
+const HAS_LATEST: u8 = 8;
 
 impl RetentionEntry {
     pub(super) fn put(&self, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -236,6 +279,7 @@ impl NamespaceEntry {
             (VERSIONS_KEPT, self.versions_kept),
             (HAS_RETENTION, has_retention),
             (HAS_EXPIRING, self.has_expiring),
+            (HAS_LATEST, self.latest != LatestEntry::Automatic),
         ];
         out.push(
             flags
@@ -246,6 +290,9 @@ impl NamespaceEntry {
         );
         if has_retention {
             self.retention.put(&mut out)?;
+        }
+        if self.latest != LatestEntry::Automatic {
+            self.latest.put(&mut out);
         }
         Ok(closed(Table::Namespaces, name.as_bytes(), out))
     }
@@ -263,7 +310,7 @@ impl NamespaceEntry {
             "flags of a namespace",
             flags.into(),
             0,
-            (VERSIONS_KEPT | HAS_RETENTION | HAS_EXPIRING).into(),
+            (VERSIONS_KEPT | HAS_RETENTION | HAS_EXPIRING | HAS_LATEST).into(),
         )?;
         let mut retention = RetentionEntry::default();
         if flags & HAS_RETENTION != 0 {
@@ -271,12 +318,19 @@ impl NamespaceEntry {
             let is_set = retention != RetentionEntry::default();
             in_range("retention of a namespace", is_set.into(), 1, 1)?;
         }
+        let mut latest = LatestEntry::Automatic;
+        if flags & HAS_LATEST != 0 {
+            latest = LatestEntry::read(&mut reader)?;
+            let is_chosen = latest != LatestEntry::Automatic;
+            in_range("way of storing latest versions", is_chosen.into(), 1, 1)?;
+        }
         reader.finish("entry of a namespace")?;
         Ok(NamespaceEntry {
             number,
             versions_kept: flags & VERSIONS_KEPT != 0,
             retention,
             has_expiring: flags & HAS_EXPIRING != 0,
+            latest,
         })
     }
 }

@@ -32,14 +32,14 @@ pub use block::{
     BlockBuilder, BlockFrame, BlockFrameBuilder, BlockFrameDecoder, BlockHead, FRAMES_MAX, frame_of_block,
     frames_of_block, records_of_frame,
 };
-pub use chain::{ChainEntry, FEATURES_MAX, HOPS_MAX};
+pub use chain::{COPIES_MAX, ChainEntry, FEATURES_MAX, HOPS_MAX};
 pub use commit_log::{
     COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_KEY_BYTES_MAX, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES,
     COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
     CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
 };
 pub use entry::{
-    EncoderWatermark, EncodingStopped, KeyEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
+    EncoderWatermark, EncodingStopped, KeyEntry, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
     RetentionEntry, key_of, split_key,
 };
 pub use message::{

@@ -3,7 +3,7 @@
 //! An entry names records but does not contain them: their bodies are only in the store. Repeating
 //! the operations in the same order gives the same numbers, so an entry is short.
 
-use super::entry::{RetentionEntry, Table, closed, flag, opened};
+use super::entry::{LatestEntry, RetentionEntry, Table, closed, flag, opened};
 use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX, TIME_MAX};
 use crate::Error;
 use crate::error::{equal, in_range};
@@ -23,6 +23,7 @@ const TRUNCATED: u8 = 4;
 const PROMOTED: u8 = 5;
 const TIMED_BATCH: u8 = 6;
 const RETENTION: u8 = 7;
+const LATEST: u8 = 9;
 
 const WRITES_BODY: u8 = 0;
 const WRITES_DELETION: u8 = 1;
@@ -131,6 +132,13 @@ pub enum LogEntry {
         /// What it keeps from now on.
         retention: RetentionEntry,
     },
+    /// The latest versions of a namespace are stored in another way.
+    Latest {
+        /// Number of the namespace.
+        namespace: u32,
+        /// How they are stored from now on.
+        latest: LatestEntry,
+    },
     /// Records became deltas of newer ones, or were stored whole again.
     Rewrites {
         /// Mean distance of the positions at which the encoder searched for copies.
@@ -180,6 +188,12 @@ impl LogEntry {
                 out.push(RETENTION);
                 wire::put_varint(out, (*namespace).into());
                 retention.put(out)?;
+            }
+            LogEntry::Latest { namespace, latest } => {
+                in_range("record namespace", (*namespace).into(), 1, u32::MAX.into())?;
+                out.push(LATEST);
+                wire::put_varint(out, (*namespace).into());
+                latest.put(out);
             }
             LogEntry::Namespace { versions_kept, name } => {
                 in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
@@ -238,6 +252,11 @@ impl LogEntry {
                 let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
                 let retention = RetentionEntry::read(&mut reader)?;
                 LogEntry::Retention { namespace, retention }
+            }
+            LATEST => {
+                let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
+                let latest = LatestEntry::read(&mut reader)?;
+                LogEntry::Latest { namespace, latest }
             }
             NAMESPACE => {
                 let versions_kept = flag(&mut reader, "flags of a namespace")?;

@@ -19,6 +19,7 @@ use ibid_format::record::{
 use super::statistics::{NamespaceStatistics, Statistics};
 use crate::engine::{Direction, KeyRange, Snapshot, Table};
 use crate::error::{Damage, Error};
+use crate::latest::Latest;
 use crate::read::lookup;
 use crate::read::namespaces::StoredNamespace;
 use crate::read::records::Records;
@@ -136,9 +137,13 @@ impl Counter<'_> {
 
     fn namespace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
         let StoredNamespace {
-            number, name, versions, ..
+            number,
+            name,
+            versions,
+            latest,
+            ..
         } = StoredNamespace::decode(name, value)?;
-        let statistics = NamespaceStatistics::new(name, versions);
+        let statistics = NamespaceStatistics::new(name, versions, Latest::of(latest));
         self.namespaces.entry(number).or_insert(statistics);
         Ok(())
     }

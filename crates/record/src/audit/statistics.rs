@@ -4,6 +4,7 @@ use ibid_delta::FeatureIndex;
 
 use super::sizes::BodySizes;
 use crate::encode::EncodingReport;
+use crate::latest::Latest;
 use crate::versions::Versions;
 
 /// The number, bytes and forms of the records in a store. Damaged entries are counted in
@@ -31,6 +32,8 @@ pub struct NamespaceStatistics {
     pub name: String,
     /// Which versions it keeps.
     pub versions: Versions,
+    /// How the latest versions of its keys are stored.
+    pub latest_as: Latest,
     /// Keys that have a body now.
     pub keys: u64,
     /// Deleted keys whose versions are kept.
@@ -74,10 +77,11 @@ pub struct NamespaceStatistics {
 }
 
 impl NamespaceStatistics {
-    pub(super) fn new(name: String, versions: Versions) -> Self {
+    pub(super) fn new(name: String, versions: Versions, latest_as: Latest) -> Self {
         NamespaceStatistics {
             name,
             versions,
+            latest_as,
             keys: 0,
             keys_deleted: 0,
             purged: 0,

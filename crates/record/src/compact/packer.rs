@@ -31,6 +31,8 @@ const BLOCK_BYTES: usize = (128 << 10) - 64;
 const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of latest versions that are compressed together; shorter ones share a frame.
 const LATEST_FRAME_BYTES: usize = 4 << 10;
+/// A delta that copies all of its base takes no more bytes.
+const COPY_BYTES_MAX: usize = 16;
 /// Records from this length on are compressed alone, bytes. They are copied as little as possible.
 const LONG_BYTES: usize = 4 << 20;
 /// Blocks that are filled at the same time, so that a frame that does not fit into one fits into
@@ -596,10 +598,12 @@ fn note(damage: &mut Option<Error>, looked: Result<(), Error>) -> Result<(), Err
     }
 }
 
-/// Returns whether a record is the latest version of its key, and stored whole.
+/// Returns whether a record is the latest version of its key, and stored whole or as a copy of another.
 fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bool, Error> {
-    if !matches!(record.body, Body::Whole(_)) {
-        return Ok(false);
+    match record.body {
+        Body::Whole(_) => {}
+        Body::Delta { delta, .. } if delta.len() <= COPY_BYTES_MAX => {}
+        Body::Delta { .. } | Body::Deleted => return Ok(false),
     }
     let entry = lookup::key_entry(read, &key_of(record.namespace, record.key))?;
     Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))

@@ -29,7 +29,7 @@ pub(super) struct Item {
     pub(super) number: u64,
     /// The record that it is a delta of; 0 if it is whole.
     base: u64,
-    /// Whether it is the latest version of its key, and stored whole.
+    /// Whether it is the latest version of its key, and stored whole or as a copy of another.
     pub(super) is_latest: bool,
     pub(super) origin: Origin,
     /// The range of its bytes in the window.
@@ -38,7 +38,7 @@ pub(super) struct Item {
 }
 
 impl Window {
-    /// Adds a record. `is_latest` is for the latest version of a key that is stored whole.
+    /// Adds a record. `is_latest` is for the latest version of a key that is stored whole or as a copy of another.
     pub(super) fn push(
         &mut self,
         number: u64,

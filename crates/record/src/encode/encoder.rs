@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, Record, VersionEntry, WATERMARK_KEY,
-    body_check, key_of,
+    self, COPIES_MAX, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, KeyEntry, LatestEntry,
+    Record, VersionEntry, WATERMARK_KEY, body_check, key_of,
 };
 
+use super::bodies::{BodyCheck, BodyIndex};
 use super::governor::Savings;
 use super::index::{FEATURES, NewestIndex, each_chain};
 use super::pending::Pending;
@@ -32,6 +33,16 @@ const REPLACED_SAVED_PART: usize = 4;
 /// revisions of wiki pages and JSON documents that come without their keys, 1/2 stored 13.2 and
 /// 10.0 MB, 1/4 14.5 and 5.2, 1/8 15.8 and 4.2, 1/16 18.4 and 4.4.
 const SIMILAR_DELTA_PART: usize = 8;
+/// Shorter bodies are not looked for elsewhere, bytes.
+const SHARED_BYTES_MIN: usize = 64;
+/// A record that is a delta already becomes one of a record with the same body if that saves so many bytes.
+const SHARED_SAVED_MIN: u64 = 256;
+/// When there are so many more copies of a body, all become deltas of the last: so no more records are read for one.
+const COPIES_IN_A_ROW: usize = 8;
+/// A namespace that keeps versions has hardly any if, of so many new records, at most one in so many is not the first
+/// under its key.
+const INSERTED_MIN: u64 = 1000;
+const INSERTED_FOR_UPDATE: u64 = 100;
 /// Most memory that the delta encoder keeps between records, bytes.
 const ENCODER_BYTES_MAX: usize = 4 << 20;
 /// Most candidates that are tried.
@@ -55,6 +66,24 @@ struct NamespaceState {
     savings: Savings,
     /// Whether encoding was given up.
     is_given_up: bool,
+    /// How its latest versions are stored; [`None`] if that has to be looked up.
+    latest: Option<LatestEntry>,
+    /// New records that were the first under their keys, and others: of the first keys that were there, and since then.
+    inserted: u64,
+    updated: u64,
+}
+
+impl NamespaceState {
+    /// Returns how latest versions are stored.
+    fn latest(&self, versions_kept: bool) -> LatestEntry {
+        let is_insert_only =
+            self.inserted >= INSERTED_MIN && self.updated.saturating_mul(INSERTED_FOR_UPDATE) < self.inserted;
+        match self.latest.unwrap_or_default() {
+            LatestEntry::Automatic if !versions_kept || is_insert_only => LatestEntry::Deltas,
+            LatestEntry::Automatic => LatestEntry::Shared,
+            chosen => chosen,
+        }
+    }
 }
 
 /// The new record that older ones become deltas of.
@@ -68,6 +97,13 @@ struct Source<'b> {
 struct Choice {
     saved: u64,
     rewrite: Rewrite,
+}
+
+/// An older record with the same body as the new one.
+struct SameBody {
+    choice: Choice,
+    /// The latest versions with this body that are deltas of the new record then.
+    copies: Vec<u64>,
 }
 
 /// A record that was read to be encoded later than it was committed.
@@ -95,7 +131,10 @@ pub(crate) struct EncoderThread {
     /// Length of the bodies that were examined since deltas were written last, bytes.
     unwritten: u64,
     namespaces: HashMap<u32, NamespaceState>,
+    /// How often the settings of namespaces had changed when they were looked up.
+    settings: u64,
     index: NewestIndex,
+    bodies: BodyIndex,
     /// Bodies of the newest records of chains, with which the next ones will be compared (dDedup
     /// §3.3.1).
     cache: LruCache<u64, Arc<Vec<u8>>>,
@@ -129,7 +168,9 @@ impl EncoderThread {
             next_written: EncoderWatermark::FIRST.next,
             unwritten: 0,
             namespaces: HashMap::new(),
+            settings: 0,
             index: NewestIndex::new(options.index_bytes_max, options.feature_bytes),
+            bodies: BodyIndex::new(options.index_bytes_max),
             cache: LruCache::new(options.source_cache_bytes),
             pending: Pending::new(options.write_back_bytes, options.lossy),
             sketcher: Sketcher::spaced(options.feature_bytes).with_features(FEATURES),
@@ -213,6 +254,7 @@ impl EncoderThread {
         let namespaces = &self.namespaces;
         let is_given_up = |namespace| namespaces.get(&namespace).is_some_and(|state| state.is_given_up);
         self.index.fill(&*snapshot, is_given_up)?;
+        self.bodies.fill(&*snapshot)?;
         self.count_index();
         Ok(())
     }
@@ -316,10 +358,13 @@ impl EncoderThread {
 
     /// Makes the older record that resembles the new one most a delta of it.
     fn encode(&mut self, mut new: NewRecord) -> Result<(), Error> {
+        let is_shared = new.length >= SHARED_BYTES_MIN;
         let is_given_up = self.namespaces.entry(new.namespace).or_default().is_given_up;
-        if is_given_up || new.length > self.options.compared_bytes_max {
+        if is_given_up && !is_shared || new.length > self.options.compared_bytes_max {
             return Ok(());
         }
+        // Before the snapshot: the settings in it are as new then.
+        self.note_settings();
         let snapshot = self.engine.snapshot()?;
         let body = match new.body.take() {
             Some(body) => body,
@@ -328,29 +373,255 @@ impl EncoderThread {
                 Some(StoredBody::Deleted | StoredBody::Delta { .. }) | None => return Ok(()),
             },
         };
-        self.tally.update().records += 1;
         let source = Source {
             number: new.number,
             body: &body,
         };
+        let check = is_shared.then(|| body_check(&body));
+        let same = match check {
+            Some(check) => self.same_body(&*snapshot, source, check)?,
+            None => None,
+        };
+        let (mut same, copies) = same.map_or((None, Vec::new()), |same| (Some(same.choice), same.copies));
+        if is_given_up {
+            return same.map_or(Ok(()), |same| self.share(&*snapshot, same));
+        }
+        self.tally.update().records += 1;
+        self.count_new(&new);
+        let latest = self.latest(&*snapshot, new.namespace, new.versions_kept)?;
         let is_compared = self.is_compared(&new, body.len());
         let sketch = if is_compared || new.prior.is_some() {
             self.sketch(&body)
         } else {
             Sketch::default()
         };
-        let mut choice = self.replaced(&*snapshot, &new, source)?;
-        if choice.is_none() && is_compared {
-            choice = self.most_similar(&*snapshot, &new, source, &sketch)?;
+        let mut choice = self.replaced(&*snapshot, &new, source, latest)?;
+        if choice.is_none() && same.is_none() && is_compared {
+            choice = self.most_similar(&*snapshot, &new, source, &sketch, latest)?;
         }
-        let (entry, saved) = match choice {
+        let is_chosen = |same: &Choice| {
+            choice
+                .as_ref()
+                .is_some_and(|choice| choice.rewrite.number == same.rewrite.number)
+        };
+        if same.as_ref().is_some_and(is_chosen) {
+            same = None; // the copies are now of the new record
+        } else if let Some(choice) = &choice {
+            self.hand_over_copies(&*snapshot, source, choice.rewrite.number)?;
+        } else if copies.is_empty() {
+            // Not one that is the latest of its key, which would have to hop along with the chain.
+            choice = same.take();
+        }
+        let (mut entry, saved) = match choice {
             Some(choice) => self.follow(&*snapshot, new.namespace, source, choice)?,
             None => (self.first_of_chain(new.namespace), 0),
         };
+        if let Some(same) = same {
+            self.share(&*snapshot, same)?;
+        }
+        (entry.check, entry.copies) = (check, copies);
         self.add_newest(&*snapshot, new.number, entry, &sketch)?;
         let length = body.len();
         self.cache.insert(new.number, Arc::new(body), length);
         self.judge(new.namespace, length, saved);
+        Ok(())
+    }
+
+    /// Forgets how namespaces store their latest versions if that has changed.
+    fn note_settings(&mut self) {
+        let settings = self.feed.settings();
+        if std::mem::replace(&mut self.settings, settings) != settings {
+            self.namespaces.values_mut().for_each(|state| state.latest = None);
+        }
+    }
+
+    /// Counts a new record, to find out whether its namespace gets any versions.
+    fn count_new(&mut self, new: &NewRecord) {
+        let state = self.namespaces.entry(new.namespace).or_default();
+        if new.prior.is_some_and(|prior| prior.is_replaced) {
+            state.updated += 1;
+        } else {
+            state.inserted += 1;
+        }
+    }
+
+    /// Returns how the latest versions of a namespace are stored.
+    fn latest(&mut self, read: &dyn Snapshot, namespace: u32, versions_kept: bool) -> Result<LatestEntry, Error> {
+        let state = self.namespaces.entry(namespace).or_default();
+        if state.latest.is_none() {
+            let entry = match namespaces::by_number(read, namespace) {
+                Ok(found) => found.map(|(_, entry)| entry.latest),
+                // What nobody can read has not been chosen.
+                Err(Error::Damaged { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            state.latest = Some(entry.unwrap_or_default());
+            if versions_kept && state.inserted + state.updated <= 1 {
+                (state.inserted, state.updated) = sampled(read, namespace)?;
+            }
+        }
+        Ok(state.latest(versions_kept))
+    }
+
+    /// Makes the new record the one that its body is found by. Returns the one before as a delta of it, which takes a
+    /// few bytes, if that saves enough.
+    fn same_body(
+        &mut self,
+        read: &dyn Snapshot,
+        source: Source<'_>,
+        check: BodyCheck,
+    ) -> Result<Option<SameBody>, Error> {
+        let Some(place) = self.bodies.replace(source.number, check) else {
+            return Ok(None);
+        };
+        let number = number_of(place, source.number);
+        let mut owner = None;
+        let mut stored_bytes = 0;
+        self.records.visit(read, number, &mut |record| {
+            let is_same = match record.body {
+                record::Body::Whole(body) => body == source.body,
+                record::Body::Delta { check: found, .. } => found == check,
+                record::Body::Deleted => false,
+            };
+            if is_same {
+                owner = Some((record.namespace, key_of(record.namespace, record.key)));
+                stored_bytes = record.body.stored().len() as u64;
+            }
+        })?;
+        let Some((namespace, stored_key)) = owner else {
+            return Ok(None);
+        };
+        let mut copies = self.chain(read, number)?.map_or(Vec::new(), |entry| entry.copies);
+        let entry = lookup::key_entry(read, &stored_key)?;
+        if entry.is_some_and(|entry| entry.latest == number && !entry.deleted) {
+            let versions_kept = namespaces::keeps_versions(read, namespace)?;
+            match self.latest(read, namespace, versions_kept)? {
+                LatestEntry::Whole => return Ok(None),
+                LatestEntry::Deltas => {}
+                LatestEntry::Automatic | LatestEntry::Shared if copies.len() == COPIES_MAX => return Ok(None),
+                LatestEntry::Automatic | LatestEntry::Shared => copies.push(number),
+            }
+        }
+        let Some(older) = self.body_as_it_will_be(read, source, number)? else {
+            return Ok(None);
+        };
+        if older != source.body {
+            return Ok(None);
+        }
+        let stored_bytes = match self.pending.get(number) {
+            Some(rewrite) => rewrite.delta.len() as u64,
+            None => stored_bytes,
+        };
+        let is_whole = stored_bytes == older.len() as u64;
+        let choice = self.delta(source, number, &older, older.len() / REPLACED_SAVED_PART)?;
+        let Some(mut choice) = choice else {
+            return Ok(None);
+        };
+        choice.saved = stored_bytes.saturating_sub(choice.rewrite.delta.len() as u64);
+        if !is_whole && choice.saved < SHARED_SAVED_MIN {
+            return Ok(None);
+        }
+        // One that is no copy itself would make the way of the others longer without being counted.
+        let is_copy = copies.last() == Some(&number);
+        if !is_copy || copies.len().is_multiple_of(COPIES_IN_A_ROW) {
+            copies = self.latest_of(read, copies)?;
+            let others = if is_copy { copies.len() - 1 } else { copies.len() };
+            self.point_at(source.number, &copies[..others], &choice.rewrite);
+        }
+        Ok(Some(SameBody { choice, copies }))
+    }
+
+    /// Returns those of these records that are the latest of their keys.
+    fn latest_of(&self, read: &dyn Snapshot, records: Vec<u64>) -> Result<Vec<u64>, Error> {
+        let mut latest = Vec::with_capacity(records.len());
+        for number in records {
+            if self.records.is_latest(read, number)? {
+                latest.push(number);
+            }
+        }
+        Ok(latest)
+    }
+
+    /// Makes copies deltas of another record with the same body, like the one that `rewrite` is of.
+    fn point_at(&mut self, base: u64, copies: &[u64], rewrite: &Rewrite) {
+        for &number in copies {
+            let delta = rewrite.delta.clone();
+            // It saves time and no bytes, like a hop.
+            self.pending.rewrite(
+                u64::MAX,
+                Rewrite {
+                    number,
+                    base,
+                    delta,
+                    ..*rewrite
+                },
+            );
+        }
+    }
+
+    /// If latest versions are deltas of this record because they have the same body, makes the last of them whole, and
+    /// the others deltas of that: the record is about to become a delta, and they would be read more slowly.
+    fn hand_over_copies(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
+        let Some(ChainEntry {
+            copies,
+            features,
+            check: Some(check),
+            ..
+        }) = self.chain(read, number)?
+        else {
+            return Ok(());
+        };
+        let mut others = self.latest_of(read, copies)?;
+        let Some(last) = others.pop() else {
+            return Ok(());
+        };
+        let mut namespace = None;
+        let mut is_whole = false;
+        self.records.visit(read, last, &mut |record| {
+            namespace = Some(record.namespace);
+            is_whole = matches!(record.body, record::Body::Whole(_));
+        })?;
+        let (Some(namespace), Some(body)) = (namespace, self.body_as_it_will_be(read, source, number)?) else {
+            return Ok(());
+        };
+        let source = Source {
+            number: last,
+            body: &body,
+        };
+        let copy = self.delta(source, number, &body, body.len())?;
+        if let Some(Choice { rewrite, .. }) = copy {
+            self.point_at(last, &others, &rewrite);
+        }
+        self.pending.forget(last);
+        if !is_whole {
+            let rewrite = Rewrite {
+                number: last,
+                base: last,
+                check,
+                delta: body.clone(),
+            };
+            self.pending.rewrite(u64::MAX, rewrite);
+        }
+        self.bodies.replace(last, check);
+        if self.namespaces.entry(namespace).or_default().is_given_up {
+            return Ok(());
+        }
+        let mut entry = self.first_of_chain(namespace);
+        (entry.check, entry.copies) = (Some(check), others);
+        let sketch = Sketch::of(features.into_iter().map(u64::from));
+        self.add_newest(read, last, entry, &sketch)?;
+        let length = body.len();
+        self.cache.insert(last, Arc::new(body), length);
+        Ok(())
+    }
+
+    /// Makes a record, which is not the newest of the new one's chain, a delta of the new one.
+    fn share(&mut self, read: &dyn Snapshot, choice: Choice) -> Result<(), Error> {
+        let older = choice.rewrite.number;
+        if let Some(entry) = self.chain(read, older)? {
+            self.index.remove(older, &entry);
+        }
+        self.replace(choice);
         Ok(())
     }
 
@@ -362,11 +633,17 @@ impl EncoderThread {
 
     /// Returns the record that the new one replaced, or that the caller said it is like, as a delta
     /// of the new one.
-    fn replaced(&mut self, read: &dyn Snapshot, new: &NewRecord, source: Source<'_>) -> Result<Option<Choice>, Error> {
+    fn replaced(
+        &mut self,
+        read: &dyn Snapshot,
+        new: &NewRecord,
+        source: Source<'_>,
+        latest: LatestEntry,
+    ) -> Result<Option<Choice>, Error> {
         let Some(Prior { number, is_replaced }) = new.prior else {
             return Ok(None);
         };
-        if !is_replaced && new.versions_kept && self.records.is_latest(read, number)? {
+        if !is_replaced && latest != LatestEntry::Deltas && self.records.is_latest(read, number)? {
             return Ok(None);
         }
         self.delta_of_whole(read, source, number, |length| length - length / REPLACED_SAVED_PART)
@@ -460,7 +737,7 @@ impl EncoderThread {
         number: u64,
         bytes_max: impl Fn(usize) -> usize,
     ) -> Result<Option<Option<Choice>>, Error> {
-        if self.pending.get(number).is_some() {
+        if self.pending.get(number).is_some_and(|rewrite| !rewrite.is_whole()) {
             self.cache.remove(number);
             return Ok(None);
         }
@@ -523,6 +800,7 @@ impl EncoderThread {
         new: &NewRecord,
         source: Source<'_>,
         sketch: &Sketch,
+        latest: LatestEntry,
     ) -> Result<Option<Choice>, Error> {
         self.index.candidates(new.namespace, sketch, &mut self.candidates);
         let state = |place| {
@@ -531,7 +809,7 @@ impl EncoderThread {
         };
         self.ranking.rank(&self.candidates, state, &mut self.ranked);
         let ranked = std::mem::take(&mut self.ranked);
-        let best = self.best_of(&ranked, read, new, source);
+        let best = self.best_of(&ranked, read, new, source, latest);
         self.ranked = ranked;
         let best = best?;
         if let Some(best) = &best {
@@ -547,6 +825,7 @@ impl EncoderThread {
         read: &dyn Snapshot,
         new: &NewRecord,
         source: Source<'_>,
+        latest: LatestEntry,
     ) -> Result<Option<Choice>, Error> {
         let mut best: Option<Choice> = None;
         let mut best_score = None;
@@ -557,7 +836,7 @@ impl EncoderThread {
             }
             let number = number_of(candidate.place, new.number);
             if new.prior.is_some_and(|prior| prior.number == number)
-                || new.versions_kept && self.records.is_latest(read, number)?
+                || latest != LatestEntry::Deltas && self.records.is_latest(read, number)?
             {
                 continue;
             }
@@ -602,12 +881,31 @@ impl EncoderThread {
 
     /// Makes a record of the chain a delta of the new one, so that fewer records are read for it.
     fn hop(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
+        let Some(older) = self.body_as_it_will_be(read, source, number)? else {
+            return Ok(());
+        };
+        if let Some(choice) = self.delta(source, number, &older, usize::MAX)? {
+            self.tally.update().hops += 1;
+            // A hop saves time and no bytes. It is small, and kept before others.
+            self.pending.rewrite(u64::MAX, choice.rewrite);
+        }
+        Ok(())
+    }
+
+    /// Returns the body of a record, which may be one that waits to become a delta, also of the new record; [`None`] if
+    /// there is no such record.
+    fn body_as_it_will_be(
+        &self,
+        read: &dyn Snapshot,
+        source: Source<'_>,
+        number: u64,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let stored = match self.pending.get(number) {
             Some(rewrite) => Some(rewrite.stored_body()),
             None => self.records.stored(read, number, None)?,
         };
         let Some(stored) = stored else {
-            return Ok(());
+            return Ok(None);
         };
         let fetch = |base: u64, see: See<'_>| {
             if base == source.number {
@@ -620,15 +918,7 @@ impl EncoderThread {
             }
             Ok(true)
         };
-        let Some(older) = self.records.decode(number, stored, fetch)? else {
-            return Ok(());
-        };
-        if let Some(choice) = self.delta(source, number, &older, usize::MAX)? {
-            self.tally.update().hops += 1;
-            // A hop saves time and no bytes. It is small, and kept before others.
-            self.pending.rewrite(u64::MAX, choice.rewrite);
-        }
-        Ok(())
+        self.records.decode(number, stored, fetch)
     }
 
     /// Returns after how many bytes of bodies deltas are written in any case.
@@ -638,8 +928,8 @@ impl EncoderThread {
 
     fn count_index(&self) {
         let mut tally = self.tally.update();
-        tally.index_entries = self.index.entries();
-        tally.index_bytes = self.index.bytes();
+        tally.index_entries = self.index.entries() + self.bodies.entries();
+        tally.index_bytes = self.index.bytes() + self.bodies.bytes();
     }
 
     /// Has the writer write everything that is pending.
@@ -693,6 +983,29 @@ pub(crate) fn yield_to_others() {
             let _ = setpriority_process(thread, (priority + NICE).min(NICE_MAX));
         }
     }
+}
+
+/// Returns how many of the first keys of a namespace there are, up to [`INSERTED_MIN`], and how many versions after
+/// their first these have.
+fn sampled(read: &dyn Snapshot, namespace: u32) -> Result<(u64, u64), Error> {
+    let (mut keys, mut further) = (0, 0);
+    let mut each = |stored_key: &[u8], value: &[u8]| {
+        if !stored_key.starts_with(&namespace.to_be_bytes()) {
+            return ControlFlow::Break(());
+        }
+        keys += 1;
+        // Verification reports damage.
+        further += KeyEntry::decode(stored_key, value).map_or(0, |entry| u64::from(entry.versions) - 1);
+        if keys < INSERTED_MIN {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    let from = namespace.to_be_bytes();
+    let range = (Bound::Included(&from[..]), Bound::Unbounded);
+    read.range(Table::Keys, range, Direction::Forward, &mut each)?;
+    Ok((keys, further))
 }
 
 /// Returns the last record before `new` whose number ends with these 32 bits.

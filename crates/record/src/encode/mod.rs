@@ -6,13 +6,15 @@
 //! record is stored as a delta of the new one, which takes its place as the newest of the chain. So
 //! the newest record is read without decoding.
 //!
-//! The feature index has only the newest records of chains: older ones resemble these. In a
-//! namespace that keeps versions, the latest version of a key never becomes a delta, so that
-//! reading it costs nothing more.
+//! The feature index has only the newest records of chains: older ones resemble these. The latest
+//! version of a key stays whole unless its [namespace](crate::Latest) says otherwise, so that
+//! reading it costs nothing more. Only if a newer record has the same bytes, it becomes a copy of
+//! that.
 //!
 //! Nothing here is needed to read a record. After a crash, with a full cache or without an index
 //! entry, some records stay whole that could have been deltas.
 
+mod bodies;
 mod chain;
 mod encoder;
 mod governor;

@@ -55,7 +55,8 @@ impl Pending {
         }
     }
 
-    fn forget(&mut self, number: u64) {
+    /// Drops the rewrite of a record, which stays as it is stored.
+    pub(crate) fn forget(&mut self, number: u64) {
         if let Some((saves, rewrite)) = self.rewrites.remove(&number) {
             self.order.remove(&(saves, number));
             self.bytes -= rewrite.delta.len();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{NamespaceEntry, RetentionEntry};
+use ibid_format::record::{LatestEntry, NamespaceEntry, RetentionEntry};
 
 use crate::engine::{Direction, Read, Table};
 use crate::error::Error;
@@ -17,6 +17,7 @@ pub(crate) struct StoredNamespace {
     pub(crate) versions: Versions,
     pub(crate) retention: RetentionEntry,
     pub(crate) has_expiring: bool,
+    pub(crate) latest: LatestEntry,
 }
 
 impl StoredNamespace {
@@ -31,6 +32,7 @@ impl StoredNamespace {
             versions: Versions::from_kept(entry.versions_kept),
             retention: entry.retention,
             has_expiring: entry.has_expiring,
+            latest: entry.latest,
         })
     }
 }

@@ -255,6 +255,7 @@ impl Receiver {
                 }
                 LogEntry::Namespace { versions_kept, .. } => namespaces.add(*versions_kept),
                 LogEntry::Retention { .. }
+                | LogEntry::Latest { .. }
                 | LogEntry::Rewrites { .. }
                 | LogEntry::Truncated { .. }
                 | LogEntry::Promoted { .. } => {}

@@ -8,6 +8,7 @@ use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
 use crate::keys::{KeyFilter, KeyState};
+use crate::latest::Latest;
 use crate::read::namespaces;
 use crate::read::view::{Keys, KeysAsOf, KeysWrittenAfter, Record, Scan, ScanAsOf, WrittenAfter};
 use crate::retention::Retention;
@@ -157,6 +158,34 @@ impl Namespace {
     pub fn retention(&self) -> Result<Retention, Error> {
         let found = namespaces::by_number(&*self.store.complete_snapshot()?.0, self.number)?;
         Ok(found.map_or(Retention::default(), |(_, entry)| Retention::of(entry.retention)))
+    }
+
+    /// Sets how the latest versions of keys are stored, for good.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use ibid_record::{Latest, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let pages = store.namespace("pages", Versions::Kept)?;
+    /// pages.set_latest_as(Latest::Deltas)?;
+    /// assert_eq!(pages.latest_as()?, Latest::Deltas);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_latest_as(&self, latest: Latest) -> Result<(), Error> {
+        let command = Command::SetLatest(self.target(), latest.entry());
+        self.store.ask(command, Durability::Sync).map(drop)
+    }
+
+    /// Returns how the latest versions of keys are stored.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn latest_as(&self) -> Result<Latest, Error> {
+        let found = namespaces::by_number(&*self.store.complete_snapshot()?.0, self.number)?;
+        Ok(found.map_or(Latest::default(), |(_, entry)| Latest::of(entry.latest)))
     }
 
     /// Returns the body under `key`; [`None`] if it has none.

@@ -2,7 +2,8 @@
 
 use ibid_delta::Interval;
 use ibid_format::record::{
-    Epoch, LogEntry, LogState, NextNumbers, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, Role, key_of,
+    Epoch, LatestEntry, LogEntry, LogState, NextNumbers, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, Role,
+    key_of,
 };
 
 use super::apply::Failure;
@@ -37,6 +38,7 @@ pub(crate) fn execute(
         Command::Batch(changes) => batch(transaction, records, state, changes),
         Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
         Command::SetRetention(target, retention) => set_retention(transaction, state, target, *retention),
+        Command::SetLatest(target, latest) => set_latest(transaction, state, target, *latest),
         Command::Expire(expirations) => expire(transaction, records, state, expirations),
         Command::Rebase(rewrites) => {
             state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
@@ -112,6 +114,22 @@ fn set_retention(
     let is_new = namespace::set_retention(transaction, namespace, retention).map_err(Failure::Undone)?;
     if is_new && let Some(log) = &mut state.log {
         let entry = LogEntry::Retention { namespace, retention };
+        oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn set_latest(
+    transaction: &mut dyn Transaction,
+    state: &mut State,
+    target: &Target,
+    latest: LatestEntry,
+) -> Result<Outcome, Failure> {
+    state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
+    let namespace = target.number;
+    let is_new = namespace::set_latest(transaction, namespace, latest).map_err(Failure::Undone)?;
+    if is_new && let Some(log) = &mut state.log {
+        let entry = LogEntry::Latest { namespace, latest };
         oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
     }
     Ok(Outcome::Done)

@@ -1,6 +1,7 @@
 //! Committed records on their way from the writer to the encoder.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ pub(crate) struct Feed {
     room: usize,
     state: Mutex<State>,
     came: Condvar,
+    /// How often it was changed how namespaces store records.
+    settings: AtomicU64,
 }
 
 #[derive(Default)]
@@ -68,6 +71,7 @@ impl Feed {
             room,
             state: Mutex::default(),
             came: Condvar::new(),
+            settings: AtomicU64::new(0),
         }
     }
 
@@ -96,6 +100,16 @@ impl Feed {
             }
             state.records.push_back(record);
         }
+    }
+
+    /// Notes that a namespace stores records in another way.
+    pub(crate) fn settings_change(&self) {
+        self.settings.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns how often that was noted.
+    pub(crate) fn settings(&self) -> u64 {
+        self.settings.load(Ordering::Acquire)
     }
 
     /// Wakes the encoder if it is waiting.

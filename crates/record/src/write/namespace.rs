@@ -1,6 +1,6 @@
 //! Making and changing namespaces.
 
-use ibid_format::record::{NAME_BYTES_MAX, NamespaceEntry, NextNumbers, RetentionEntry};
+use ibid_format::record::{LatestEntry, NAME_BYTES_MAX, NamespaceEntry, NextNumbers, RetentionEntry};
 
 use super::apply::Failure;
 use crate::engine::{Table, Transaction};
@@ -34,6 +34,7 @@ pub(crate) fn find_or_make(
         versions_kept,
         retention: RetentionEntry::default(),
         has_expiring: false,
+        latest: LatestEntry::Automatic,
     };
     let value = entry.encode(name).expect("name and number are within their limits");
     let put = transaction.put(Table::Namespaces, name.as_bytes(), &value);
@@ -49,6 +50,11 @@ pub(crate) fn set_retention(
     retention: RetentionEntry,
 ) -> Result<bool, Error> {
     edit(transaction, number, |entry| entry.retention = retention)
+}
+
+/// Sets how the latest versions of a namespace are stored. Returns whether that is new.
+pub(crate) fn set_latest(transaction: &mut dyn Transaction, number: u32, latest: LatestEntry) -> Result<bool, Error> {
+    edit(transaction, number, |entry| entry.latest = latest)
 }
 
 /// Notes that a namespace has records with a time at which they expire.

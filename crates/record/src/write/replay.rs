@@ -80,6 +80,9 @@ fn replay_entry(
         LogEntry::Retention { namespace, retention } => {
             namespace::set_retention(transaction, *namespace, *retention).map_err(Failure::Undone)?;
         }
+        LogEntry::Latest { namespace, latest } => {
+            namespace::set_latest(transaction, *namespace, *latest).map_err(Failure::Undone)?;
+        }
         LogEntry::Namespace { versions_kept, name } => {
             let before = *next;
             let versions = Versions::from_kept(*versions_kept);

@@ -5,7 +5,8 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ibid_format::record::{
-    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LogEntry, LogState, Place, PurgedMark, RetentionEntry,
+    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LatestEntry, LogEntry, LogState, Place, PurgedMark,
+    RetentionEntry,
 };
 
 use crate::condition::Condition;
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Namespace(Arc<str>, Versions),
     /// Set what a namespace keeps.
     SetRetention(Target, RetentionEntry),
+    /// Set how the latest versions of a namespace are stored.
+    SetLatest(Target, LatestEntry),
     /// Remove what namespaces no longer keep.
     Expire(Expirations),
     /// Store the results of the encoder.
@@ -72,6 +75,7 @@ impl Command {
             }
             Command::Namespace(..)
             | Command::SetRetention(..)
+            | Command::SetLatest(..)
             | Command::Expire(_)
             | Command::ForgetPurges(_)
             | Command::Encode(_)
@@ -90,6 +94,7 @@ impl Command {
             Command::Log(_) | Command::Rebase(_) | Command::Expire(_) => self.bytes(),
             Command::Namespace(..)
             | Command::SetRetention(..)
+            | Command::SetLatest(..)
             | Command::ForgetPurges(_)
             | Command::AddBlock(_)
             | Command::RemoveBlocks(_)

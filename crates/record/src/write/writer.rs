@@ -240,6 +240,9 @@ impl Writer {
     /// Sends the outcomes to the callers, and the written records to the encoder.
     fn tell(&self, group: Vec<Grouped>, outcomes: Vec<Result<Outcome, Error>>) {
         for (Grouped { request, .. }, outcome) in group.into_iter().zip(outcomes) {
+            if let (Some(feed), Command::SetLatest(..), Ok(_)) = (&self.feed, &request.command, &outcome) {
+                feed.settings_change();
+            }
             if let (Some(feed), Command::Batch(changes), Ok(Outcome::Written(written))) =
                 (&self.feed, request.command, &outcome)
             {

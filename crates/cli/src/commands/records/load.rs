@@ -14,7 +14,7 @@ use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Fields, Line, LineRecord, Lines, escape};
 
 use super::compact::{self, left_by};
-use super::unique::FirstKeys;
+use super::unique::{self, FirstKeys};
 use super::{open_or_make, place, size_on_disk};
 use crate::allocator;
 use crate::args::{DurabilityName, LoadArgs, NAMESPACE, value};
@@ -81,6 +81,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let unique_keys = first_keys
         .are_unique(&namespace)
         .map_err(|error| failed(error.into()))?;
+    let latest = namespace.latest_as().map_err(|error| failed(error.into()))?;
     drop(namespace);
     let compacted = if args.compact {
         let path = place(&args.place.store)?;
@@ -108,8 +109,8 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         compacted,
     };
     print::records_load(&mut context.out, &loaded)?;
-    if unique_keys {
-        print::unique_keys(&name);
+    if unique_keys && unique::are_kept_apart(latest) {
+        print::unique_keys(&name, latest);
     }
     Ok(if bad_total > 0 { Outcome::Partial } else { Outcome::Done })
 }

@@ -7,6 +7,7 @@ mod connect;
 mod delete;
 mod expire;
 mod get;
+mod latest;
 mod load;
 mod promote;
 mod purge;
@@ -60,6 +61,7 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Delete(args) => delete::run(context, args),
         RecordsCommand::Purge(args) => purge::run(context, args),
         RecordsCommand::Retention(args) => retention::run(context, args),
+        RecordsCommand::Latest(args) => latest::run(context, args),
         RecordsCommand::Expire(args) => expire::run(context, args),
         RecordsCommand::Scan(args) => scan::run(context, args),
         RecordsCommand::Versions(args) => versions::run(context, args),
@@ -254,6 +256,9 @@ fn open_or_make(
         (_, None) if !may_make => return Err(no_namespace(&args.namespace)),
         _ => store.namespace(&args.namespace, new.versions())?,
     };
+    if let Some(latest) = new.latest {
+        namespace.set_latest_as(latest.latest())?;
+    }
     Ok((store, namespace))
 }
 

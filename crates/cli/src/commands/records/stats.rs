@@ -19,14 +19,17 @@ pub(crate) fn run(context: &mut Context, args: &RecordsStatsArgs) -> Result<Outc
     let file_bytes = size_on_disk(place(&args.store)?)?;
     let is_sound = found.damaged == 0;
     let unique_keys: Vec<bool> = found.namespaces.iter().map(unique::are_unique).collect();
-    let names = found.namespaces.iter().zip(&unique_keys).filter(|(_, unique)| **unique);
-    let names: Vec<String> = names.map(|(found, _)| found.name.clone()).collect();
+    let unique = found.namespaces.iter().zip(&unique_keys).filter(|(_, unique)| **unique);
+    let unique = unique.filter(|(found, _)| unique::are_kept_apart(found.latest_as));
+    let names: Vec<_> = unique.map(|(found, _)| (found.name.clone(), found.latest_as)).collect();
     let stats = StoreStats {
         found,
         unique_keys,
         file_bytes,
     };
     print::records_stats(&mut context.out, &stats)?;
-    names.iter().for_each(|name| print::unique_keys(name));
+    names
+        .iter()
+        .for_each(|(name, latest)| print::unique_keys(name, *latest));
     Ok(if is_sound { Outcome::Done } else { Outcome::Partial })
 }

@@ -1,11 +1,10 @@
-//! Namespaces that keep versions although keys do not repeat.
+//! Namespaces that are set to store latest versions whole although keys do not repeat.
 //!
-//! The latest version of a key is stored whole there. If each key has one version, every record is
-//! stored whole, however much it resembles others.
+//! If each key has one version, every record is stored whole there, however much it resembles others.
 
 use std::collections::HashSet;
 
-use ibid_record::{Error, Namespace, NamespaceStatistics, Versions};
+use ibid_record::{Error, Latest, Namespace, NamespaceStatistics, Versions};
 
 /// Fewest keys to judge by.
 const KEYS_MIN: u64 = 1000;
@@ -21,6 +20,11 @@ fn judge(keys: u64, versions: u64) -> bool {
 /// Returns whether a namespace keeps versions although practically no key has a second one.
 pub(super) fn are_unique(found: &NamespaceStatistics) -> bool {
     found.versions == Versions::Kept && judge(found.keys + found.keys_deleted, found.records.count)
+}
+
+/// Returns whether records do not become deltas of those under other keys.
+pub(super) fn are_kept_apart(latest: Latest) -> bool {
+    matches!(latest, Latest::Whole | Latest::Shared)
 }
 
 /// The first keys that are loaded into a namespace. All keys would take too long to look up.

@@ -13,7 +13,7 @@ pub(crate) use compact::{Compacted, records_compact};
 pub(crate) use expire::ExpirePrinter;
 pub(crate) use get::GetPrinter;
 use ibid_record::replicate::TakenOver;
-use ibid_record::{Log, Retention, Role, Time, Version, Versions};
+use ibid_record::{Latest, Log, Retention, Role, Time, Version, Versions};
 use ibid_repo::Result;
 use ibid_terminal::escape;
 use ibid_terminal::json::lossless;
@@ -172,6 +172,38 @@ pub(crate) fn records_purge(out: &mut Out, key: &[u8], purged: Purged) -> Result
         ),
         Purged { in_log: false, .. } => out.line("  run `ibid records compact` to remove their bytes from the files"),
     }
+}
+
+#[derive(Serialize)]
+struct JsonLatest<'n> {
+    namespace: &'n str,
+    versions: &'static str,
+    latest: String,
+}
+
+/// Says how a namespace stores latest versions.
+pub(crate) fn records_latest(out: &mut Out, name: &str, versions: Versions, latest: Latest) -> Result<()> {
+    if out.json {
+        let body = JsonLatest {
+            namespace: name,
+            versions: versions_word(versions),
+            latest: latest.to_string(),
+        };
+        return out.document("records latest", None, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    let how = match (latest, versions) {
+        (Latest::Automatic, Versions::Kept) => {
+            "as suits them: whole, and the same bytes once, or as deltas if practically no key has a second version"
+        }
+        (Latest::Automatic, Versions::Latest) => "as suits them: as deltas of similar records",
+        (Latest::Whole, _) => "whole",
+        (Latest::Shared, _) => "whole, and the same bytes once",
+        (Latest::Deltas, _) => "as deltas of similar records",
+    };
+    out.line(format!("{} stores latest versions {how}", escape(name.as_bytes())))
 }
 
 #[derive(Serialize)]

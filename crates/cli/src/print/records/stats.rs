@@ -151,6 +151,7 @@ impl From<&Retrievals> for JsonRetrievals {
 struct JsonNamespaceStats<'n> {
     #[serde(flatten)]
     counted: JsonNamespace<'n>,
+    latest_as: String,
     unique_keys: bool,
     deletions: u64,
     whole: JsonAmount,
@@ -175,6 +176,7 @@ impl<'n> JsonNamespaceStats<'n> {
                 versions: versions_word(found.versions),
                 counts: Counts::of_statistics(found),
             },
+            latest_as: found.latest_as.to_string(),
             unique_keys,
             deletions: found.deletions,
             whole: found.whole.into(),
