@@ -40,6 +40,7 @@ pub mod conformance;
 mod encode;
 pub mod engine;
 mod error;
+mod index;
 mod keys;
 mod log;
 mod lru;
@@ -52,8 +53,8 @@ mod versions;
 mod write;
 
 pub use audit::{
-    Amount, BodySizes, Bucket, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem, Retrievals, SizeClass,
-    Statistics, Verification,
+    Amount, BodySizes, Bucket, FAULTS_MAX, Fault, IndexStatistics, NamespaceCounts, NamespaceStatistics, Problem,
+    Retrievals, SizeClass, Statistics, Verification,
 };
 pub use compact::{Compacting, Compaction};
 pub use condition::Condition;
@@ -64,11 +65,12 @@ pub use ibid_delta::{Error as DeltaError, FeatureBytes, Interval};
 pub use ibid_format::record::{Refusal, Role};
 pub use ibid_format::slot::Argon2Cost;
 pub use ibid_format::{Error as FormatError, FileId, Keys, MasterKey};
+pub use index::{IndexedKey, IndexedRecord, Unique};
 pub use keys::{KeyFilter, KeyState, Prefix};
 pub use log::Log;
 pub use read::view::Record;
 pub use retention::{Expiring, Retention};
-pub use store::{Batch, EngineKind, Namespace, Options, Snapshot, Store};
+pub use store::{Batch, EngineKind, Index, Namespace, Options, Snapshot, Store};
 pub use time::Time;
 pub use versions::{Version, Versions};
 pub use write::request::Durability;
