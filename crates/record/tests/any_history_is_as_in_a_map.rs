@@ -9,7 +9,7 @@ mod common;
 use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
-use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
+use common::{INDEXES, Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
@@ -61,6 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Kind::Put),
         2 => Just(Kind::Delete),
         1 => Just(Kind::Purge),
+        2 => Just(Kind::SetValues),
         2 => (0..5_u32, 0..4_u32).prop_map(|(from, more)| Kind::PurgeVersions(from, (from + more).saturating_sub(1))),
     ];
     let time = prop_oneof![2 => Just(None), 3 => (1..100_u64).prop_map(Some)];
@@ -76,13 +77,22 @@ fn op() -> impl Strategy<Value = Op> {
             body
         }
     });
-    (0..2_usize, 0..KEYS.len(), kind, body, time, expires).prop_map(|(space, key, kind, body, time, expires)| Op {
+    // Values of a unique index are seldom, because few keys can have one.
+    let value = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
+    let values = prop::collection::btree_set((value, (0..KEYS.len()).prop_map(|value| KEYS[value].to_vec())), 0..4);
+    let all = (0..2_usize, 0..KEYS.len(), kind, body, time, expires, values);
+    all.prop_map(|(space, key, kind, body, time, expires, values)| Op {
         space,
         key: KEYS[key].to_vec(),
         kind,
         body,
         time,
         expires,
+        values: if kind.has_values() {
+            values
+        } else {
+            common::Values::new()
+        },
     })
 }
 
@@ -175,7 +185,21 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
                         .take(*limit)
                         .map(Result::unwrap);
                     let found: Vec<_> = found.map(|record| (record.key, record.body)).collect();
-                    assert_eq!(found, in_range(&model, index, range, *limit));
+                    assert_eq!(found, in_range(model.live(index), range, *limit));
+                    for (number, (name, unique)) in INDEXES.into_iter().enumerate() {
+                        let by_value = space.index(name, unique).unwrap();
+                        let mut expected = in_range(model.rows(index, number), range, usize::MAX);
+                        for direction in [Direction::Forward, Direction::Backward] {
+                            let found = by_value
+                                .keys(range, direction)
+                                .unwrap()
+                                .take(*limit)
+                                .map(Result::unwrap);
+                            let found: Vec<_> = found.map(|found| (found.value, found.key)).collect();
+                            assert_eq!(found, expected[..expected.len().min(*limit)]);
+                            expected.reverse();
+                        }
+                    }
                 }
             }
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
@@ -231,6 +255,8 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
     }
 }
 
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 type Kept = (ibid_record::Snapshot, [ibid_record::Namespace; 2], Model);
 
 fn check_kept(kept: &mut Vec<Kept>) {
@@ -239,7 +265,8 @@ fn check_kept(kept: &mut Vec<Kept>) {
     }
 }
 
-fn in_range(model: &Model, space: usize, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// Returns the first of some pairs whose first parts are in a range.
+fn in_range(pairs: Pairs, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Pairs {
     let within = |key: &[u8]| {
         let above = match range.0 {
             Bound::Included(from) => key >= from,
@@ -253,8 +280,8 @@ fn in_range(model: &Model, space: usize, range: (Bound<&[u8]>, Bound<&[u8]>), li
                 Bound::Unbounded => true,
             }
     };
-    let live = model.live(space).into_iter();
-    live.filter(|(key, _)| within(key)).take(limit).collect()
+    let pairs = pairs.into_iter();
+    pairs.filter(|(key, _)| within(key)).take(limit).collect()
 }
 
 fn cases(default: u32) -> ProptestConfig {
