@@ -25,6 +25,8 @@
 //! namespace keeps all versions, unless its [`Retention`] says otherwise.
 //! [`Namespace::purge_versions`] removes single ones.
 //!
+//! An [`Index`] finds keys by other values, which [`Batch::index`] gives with the write.
+//!
 //! An [`engine`] stores the tables, redb by default; [`conformance`] has the tests that every
 //! engine passes. [`replicate`] keeps replicas of a store. `docs/format/records.md` describes the
 //! tables byte by byte. Each entry has a checksum: a byte that changed on the disk is an error,

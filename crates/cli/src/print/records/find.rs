@@ -153,7 +153,7 @@ pub(crate) fn records_index(out: &mut Out, done: &Indexed) -> Result<()> {
     if left_out > 0 {
         let left_out = counted(left_out, "record", "records");
         out.line(format!(
-            "  left out {left_out} whose bodies have no such field to find them by"
+            "  left out {left_out}: their bodies are no JSON objects, or have no text or number in this field"
         ))?;
     }
     Ok(())
