@@ -617,7 +617,8 @@ proptest! {
             let from = index_value_prefix(row.namespace, row.index, &row.value);
             let to = after_index_value(row.namespace, row.index, &row.value);
             for other in &rows {
-                let is_of_value = (row.namespace, row.index, &row.value) == (other.namespace, other.index, &other.value);
+                let of = |row: &IndexRow| (row.namespace, row.index, row.value.clone());
+                let is_of_value = of(row) == of(other);
                 let other = other.encode().unwrap().0;
                 prop_assert_eq!(other >= from && other < to, is_of_value);
             }

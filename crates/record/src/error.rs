@@ -50,8 +50,8 @@ pub enum Error {
         /// The latest version of the key; [`None`] if it has none.
         found: Option<Version>,
     },
-    /// Another key has the value in an index where each value is of one key at most. The whole batch was refused. Change
-    /// that key in the same batch, or give this one another value.
+    /// Another key has the value in an index where each value is of one key at most. The whole batch was refused.
+    /// Change that key in the same batch, or give this one another value.
     #[error(
         "{key} has the value {value} of the unique index {index} already",
         key = key_text(key),

@@ -87,8 +87,8 @@ impl Fields {
     }
 }
 
-/// Returns the texts of each of the fields with these names, as values by which a record is found: of text, a number, true
-/// or false one; of an array of these several; of null, or if there is no such field, none.
+/// Returns the texts of each of the fields with these names, as values by which a record is found: of text, a number,
+/// true or false one; of an array of these several; of null, or if there is no such field, none.
 ///
 /// # Errors
 /// A description of the fault in the line, without the line number.

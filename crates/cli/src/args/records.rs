@@ -198,7 +198,7 @@ pub(crate) struct LoadArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub(crate) index: Vec<String>,
-    /// The same, in indexes where each value is of one key at most
+    /// Let records be found by these fields, each in an index where a value is of one key at most
     #[arg(
         long,
         value_name = "FIELD",
@@ -288,10 +288,11 @@ pub(crate) struct PutArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FILE has one JSON object per line. `do` says what to do with the key: put (with `body`, and perhaps `time`, \
-`expire_at`, and `index`, which gives values in indexes that exist, as in {\"by\": \"anna\", \"tags\": [\"a\", \"b\"]}), delete, purge (remove all versions, or the `versions` from the first to the last, as in [3, 7]), or \
-require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
-or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines are done in order, so \
-that a line sees the changes before it. `namespace` takes another namespace than --namespace.
+`expire_at`, and `index`, which gives values in indexes that exist, as in {\"by\": \"anna\", \"tags\": [\"a\", \
+\"b\"]}), delete, purge (remove all versions, or the `versions` from the first to the last, as in [3, 7]), or require \
+(change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none or \"deleted\"; or `if_number`, \
+the number of its record. `require` needs one of them. The lines are done in order, so that a line sees the changes \
+before it. `namespace` takes another namespace than --namespace.
 
 Bytes that are not text are `key_bytes` and `body_bytes`, in hexadecimal digits, as `ibid records scan` prints them.
 
@@ -552,9 +553,9 @@ pub(crate) struct ScanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lists the records whose keys have a value in an index, in the order of values, and of keys where they are equal. Values \
-are compared byte by byte, so 10 is before 9. On a terminal you see a table. Anywhere else you get one JSON object per \
-line, with value, key and body. `ibid records stats` lists the indexes.
+Lists the records whose keys have a value in an index, in the order of values, and of keys where they are equal. \
+Values are compared byte by byte, so 10 is before 9. On a terminal you see a table. Anywhere else you get one JSON \
+object per line, with value, key and body. `ibid records stats` lists the indexes.
 
 An index is about the latest versions: it does not know by which values earlier ones were found.
 
@@ -597,8 +598,8 @@ pub(crate) struct FindRecordsArgs {
 An index belongs to a namespace. Keys are in it with the values that `load --index` and `put --index-value` give. A \
 namespace has at most 64 indexes, and keeps them. An index that exists stays as it is.
 
---field fills it: each record whose body is a JSON object is found by the text of this field from then on. Records stay \
-as they are, and get no new version. Bodies that are no JSON objects are counted and left out.
+--field fills it: each record whose body is a JSON object is found by the text of this field from then on. Records \
+stay as they are, and get no new version. Bodies that are no JSON objects are counted and left out.
 
 Examples:
   ibid records index city
@@ -610,7 +611,7 @@ pub(crate) struct IndexArgs {
     /// Make it so that each value is of one key at most
     #[arg(long)]
     pub(crate) unique: bool,
-    /// Fill it with the values that this field has in all records
+    /// Find all records by the values that this field has in them
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Option<String>,
     #[command(flatten)]

@@ -32,8 +32,8 @@ const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
 const PURGES_VERSIONS: u8 = 4;
 const SETS_VALUES: u8 = 5;
-/// Added to the kind of an operation: its record has a time of its own, or one at which it expires, or its key has index
-/// values.
+/// Added to the kind of an operation: its record has a time of its own, or one at which it expires, or its key has
+/// index values.
 const OWN_TIME: u8 = 16;
 const EXPIRES: u8 = 32;
 const HAS_VALUES: u8 = 64;

@@ -81,9 +81,9 @@ impl Index {
         indexes::key_of_value(view.engine(), self.namespace.number(), self.of(), value)
     }
 
-    /// Returns an iterator over the keys whose values are in a range, by value and then by key, or the reverse. A key with
-    /// several values in the range comes several times. It shows what was there at the call, and reads some of it ahead.
-    /// It reads no record.
+    /// Returns an iterator over the keys whose values are in a range, by value and then by key, or the reverse. A key
+    /// with several values in the range comes several times. It shows what was there at the call, and reads some of it
+    /// ahead. It reads no record.
     ///
     /// # Errors
     /// As [`Namespace::get`], for this call and for each key.

@@ -163,14 +163,15 @@ impl Namespace {
         Ok(found.map_or(Retention::default(), |(_, entry)| Retention::of(entry.retention)))
     }
 
-    /// Returns the index of this name, 1 to 255 bytes; makes it if there is none. A namespace has at most 64 indexes, and
-    /// keeps them.
+    /// Returns the index of this name, 1 to 255 bytes; makes it if there is none. A namespace has at most 64 indexes,
+    /// and keeps them.
     ///
-    /// A new index knows no keys. [`Batch::set_index_values`](crate::Batch::set_index_values) adds those that are there.
+    /// A new index knows no keys. [`Batch::set_index_values`](crate::Batch::set_index_values) adds those that are
+    /// there.
     ///
     /// # Errors
-    /// [`Error::IndexDiffers`] if it was made with the other setting; [`Error::OutOfRange`] for its name, or if there are
-    /// too many.
+    /// [`Error::IndexDiffers`] if it was made with the other setting; [`Error::OutOfRange`] for its name, or if there
+    /// are too many.
     pub fn index(&self, name: &str, unique: Unique) -> Result<Index, Error> {
         let name: Arc<str> = name.into();
         let index = |number| Index::new(self.clone(), name.clone(), number, unique);
