@@ -288,11 +288,11 @@ pub(crate) struct PutArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FILE has one JSON object per line. `do` says what to do with the key: put (with `body`, and perhaps `time`, \
-`expire_at`, and `index`, which gives values in indexes that exist, as in {\"by\": \"anna\", \"tags\": [\"a\", \
-\"b\"]}), delete, purge (remove all versions, or the `versions` from the first to the last, as in [3, 7]), or require \
-(change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none or \"deleted\"; or `if_number`, \
-the number of its record. `require` needs one of them. The lines are done in order, so that a line sees the changes \
-before it. `namespace` takes another namespace than --namespace.
+`expire_at`, and `index`, which gives values in indexes that exist, as in \
+{\"by\": \"anna\", \"tags\": [\"a\", \"b\"]}), delete, purge (remove all versions, or the `versions` from the first \
+to the last, as in [3, 7]), or require (change nothing). Each can state what must be so: `if_version`, the latest \
+version, 0 for none or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines \
+are done in order, so that a line sees the changes before it. `namespace` takes another namespace than --namespace.
 
 Bytes that are not text are `key_bytes` and `body_bytes`, in hexadecimal digits, as `ibid records scan` prints them.
 
