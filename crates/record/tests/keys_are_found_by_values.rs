@@ -5,13 +5,13 @@ mod common;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use common::{entries, folder, with_engine};
-use ibid_format::record::KeyEntry;
-use ibid_record::engine::Table;
+use common::{entries, folder, set, with_engine};
+use ibid_format::record::{IndexRow, KeyEntry};
+use ibid_record::engine::{Engine, Table};
 use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{
-    Batch, Condition, Direction, Durability, Error, Index, Namespace, Options, Prefix, Retention, Store, Time, Unique,
-    Versions,
+    Batch, Condition, Damage, Direction, Durability, Error, Index, Namespace, Options, Prefix, Retention, Store, Time,
+    Unique, Versions,
 };
 
 fn options() -> Options {
@@ -352,6 +352,51 @@ fn the_longest_values_of_the_longest_keys_are_found_also_in_a_copy_in_small_part
     }
     let made = copied.namespace().index("new", Unique::No);
     assert!(matches!(made, Err(Error::IsReplica)), "{made:?}");
+}
+
+#[test]
+fn a_row_that_other_entries_contradict_is_an_error() {
+    let folder = folder();
+    let users = open(folder.path());
+    users.put(&[("1", "anna@x", "Bern"), ("2", "ben@x", "Zug")]).unwrap();
+    drop(users);
+    let row = |index, value: &str, key: &str| {
+        let (namespace, value, key) = (1, value.into(), key.into());
+        let row = IndexRow {
+            namespace,
+            index,
+            value,
+            key,
+        };
+        row.encode().unwrap()
+    };
+    // As if a change of the engine had been lost: each is what a writer writes, but not now.
+    with_engine(folder.path(), |engine| {
+        for (key, value) in [row(1, "anna@x", "2"), row(2, "Chur", "1"), row(2, "Wil", "gone")] {
+            set(engine, Table::Indexes, &key, Some(&value));
+        }
+        engine.sync().unwrap();
+    });
+    let users = open(folder.path());
+    let is_damaged = |error: Error, table, found| match error {
+        Error::Damaged {
+            table: at, found: what, ..
+        } => (at, what) == (table, found),
+        _ => false,
+    };
+    let two = users.email.get(b"anna@x").unwrap_err();
+    assert!(is_damaged(two, Table::Indexes, Damage::Misplaced), "it is of two keys");
+    let scan = |city: &str| {
+        let found = users
+            .city
+            .scan(Prefix::new(city.as_bytes()).range(), Direction::Forward);
+        found.unwrap().next().unwrap().map(|found| found.record.key)
+    };
+    assert_eq!(scan("Bern").unwrap(), b"1");
+    assert!(is_damaged(scan("Chur").unwrap_err(), Table::Indexes, Damage::Misplaced));
+    assert!(is_damaged(scan("Wil").unwrap_err(), Table::Keys, Damage::Missing));
+    let verified = users.store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(verified.faults.len(), 3, "{verified:?}");
 }
 
 #[test]
