@@ -26,6 +26,8 @@ enum Action {
         to: Bound<usize>,
         limit: usize,
     },
+    /// Lets the keys of a namespace exchange their values of a unique index.
+    Exchange(usize),
     /// Takes a snapshot, to compare with it later.
     Keep,
     /// Waits until everything is encoded.
@@ -77,23 +79,51 @@ fn op() -> impl Strategy<Value = Op> {
             body
         }
     });
-    // Values of a unique index are seldom, because few keys can have one.
-    let value = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
-    let values = prop::collection::btree_set((value, (0..KEYS.len()).prop_map(|value| KEYS[value].to_vec())), 0..4);
+    // Of a unique index mostly the one that has the name of the key, because few keys can have one.
+    let value = prop_oneof![
+        3 => (0..KEYS.len()).prop_map(|value| (0, Some(value))),
+        2 => Just((1, None)),
+        1 => (0..KEYS.len()).prop_map(|value| (1, Some(value))),
+    ];
+    let values = prop::collection::vec(value, 0..4);
     let all = (0..2_usize, 0..KEYS.len(), kind, body, time, expires, values);
-    all.prop_map(|(space, key, kind, body, time, expires, values)| Op {
-        space,
-        key: KEYS[key].to_vec(),
-        kind,
-        body,
-        time,
-        expires,
-        values: if kind.has_values() {
-            values
-        } else {
-            common::Values::new()
-        },
+    all.prop_map(|(space, key, kind, body, time, expires, values)| {
+        let values = values.into_iter().filter(|_| kind.has_values());
+        Op {
+            space,
+            key: KEYS[key].to_vec(),
+            kind,
+            body,
+            time,
+            expires,
+            values: values
+                .map(|(index, value)| (index, KEYS[value.unwrap_or(key)].to_vec()))
+                .collect(),
+        }
     })
+}
+
+/// Returns changes by which the keys of a namespace that have values of a unique index pass them on in a circle.
+fn exchange(model: &Model, space: usize) -> Vec<Op> {
+    let rows = model.rows(space, 1);
+    let next = rows.iter().cycle().skip(1);
+    let mut ops: Vec<Op> = Vec::new();
+    for ((_, key), (value, _)) in rows.iter().zip(next) {
+        let values = [(1, value.clone())].into();
+        match ops.iter_mut().find(|op| op.key == *key) {
+            Some(op) => op.values.extend::<common::Values>(values),
+            None => ops.push(Op {
+                space,
+                key: key.clone(),
+                kind: Kind::SetValues,
+                body: Vec::new(),
+                time: None,
+                expires: 0,
+                values,
+            }),
+        }
+    }
+    ops
 }
 
 fn bound() -> impl Strategy<Value = Bound<usize>> {
@@ -108,6 +138,7 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         12 => prop::collection::vec(op(), 1..4).prop_map(Action::Commit),
         2 => (bound(), bound(), 0..9_usize).prop_map(|(from, to, limit)| Action::Scan { from, to, limit }),
+        1 => (0..2_usize).prop_map(Action::Exchange),
         1 => Just(Action::Keep),
         3 => Just(Action::Encode),
         2 => Just(Action::Compact),
@@ -201,6 +232,12 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
                         }
                     }
                 }
+            }
+            Action::Exchange(space) => {
+                let ops = exchange(&model, *space);
+                let written = store.commit(batch(&spaces, &ops)).unwrap();
+                assert!(written.iter().all(Option::is_none), "no version is stored");
+                model = model.after(&ops).unwrap();
             }
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
             Action::Encode => store.finish_encoding().unwrap(),

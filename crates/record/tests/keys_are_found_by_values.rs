@@ -355,6 +355,33 @@ fn the_longest_values_of_the_longest_keys_are_found_also_in_a_copy_in_small_part
 }
 
 #[test]
+fn many_keys_of_one_value_come_in_order_page_by_page() {
+    let folder = folder();
+    let users = open(folder.path());
+    for count in [63, 64, 65, 200] {
+        let keys: Vec<String> = (0..count).map(|number| format!("{number:03}")).collect();
+        let mut batch = Batch::new();
+        for key in &keys {
+            batch
+                .put(&users.users, key.as_bytes(), key.as_bytes())
+                .index(&users.city, b"Bern");
+        }
+        users.store.commit(batch).unwrap();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut expected: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+            if direction == Direction::Backward {
+                expected.reverse();
+            }
+            let range = || (Bound::Included(&b"Bern"[..]), Bound::Included(&b"Bern"[..]));
+            let found = users.city.keys(range(), direction).unwrap().map(Result::unwrap);
+            assert!(found.take(300).map(|found| found.key).eq(expected.iter().copied()));
+            let found = users.city.scan(range(), direction).unwrap().map(Result::unwrap);
+            assert!(found.take(300).map(|found| found.record.body).eq(expected));
+        }
+    }
+}
+
+#[test]
 fn a_row_that_other_entries_contradict_is_an_error() {
     let folder = folder();
     let users = open(folder.path());

@@ -21,7 +21,8 @@ A store is a folder of its own, not a repository. One program at a time can have
 bytes) under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when \
 you create it. `load` and `put` create the store and the namespace if they do not exist.
 
-A store that was created with --encrypted hides the bodies of records. It does not hide their keys.
+A store that was created with --encrypted hides the bodies of records. It does not hide their keys, nor \
+the values by which they are found.
 
 Examples:
   export IBID_STORE=~/wiki

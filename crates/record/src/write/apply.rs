@@ -4,6 +4,7 @@
 //! refused writes. So one refused batch does not undo others in the same transaction.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ibid_format::record::{
     self, Body, IndexValues, KeyEntry, NextNumbers, Record, VersionEntry, VersionGroup, key_of, version_group_key,
@@ -93,17 +94,18 @@ impl Planned<'_> {
 
     /// Returns a key that an operation is about.
     fn key(&mut self, stored_key: &[u8]) -> Result<&mut PlannedKey, Error> {
-        if !self.changed.contains_key(stored_key) {
-            let found = lookup::key_entry_with_values(self.read, stored_key)?;
-            let (entry, values) = found.map_or((None, IndexValues::new()), |(entry, values)| (Some(entry), values));
-            let planned = PlannedKey {
-                entry,
-                values_before: values.clone(),
-                values,
-            };
-            self.changed.insert(stored_key.to_vec(), planned);
+        match self.changed.entry(stored_key.to_vec()) {
+            Entry::Occupied(planned) => Ok(planned.into_mut()),
+            Entry::Vacant(place) => {
+                let found = lookup::key_entry_with_values(self.read, stored_key)?;
+                let (entry, values) = found.map_or((None, IndexValues::new()), |(entry, values)| (Some(entry), values));
+                Ok(place.insert(PlannedKey {
+                    entry,
+                    values_before: values.clone(),
+                    values,
+                }))
+            }
         }
-        Ok(self.changed.get_mut(stored_key).expect("it was inserted"))
     }
 
     /// Returns the changes of indexes that follow.

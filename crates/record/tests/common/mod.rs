@@ -280,10 +280,7 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
             Kind::PurgeVersions(from, to) => batch.purge_versions(space, &op.key, from..=to),
             Kind::SetValues => batch.set_index_values(space, &op.key),
         };
-        for (index, value) in &op.values {
-            let (name, unique) = INDEXES[*index];
-            batch.index(&space.index(name, unique).unwrap(), value);
-        }
+        add_values(&mut batch, space, op);
         if let Some(time) = op.time {
             batch.at(at(time));
         }
@@ -292,6 +289,14 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
         }
     }
     batch
+}
+
+/// Gives the last change the values of an operation.
+pub(crate) fn add_values(batch: &mut Batch, space: &Namespace, op: &Op) {
+    for (index, value) in &op.values {
+        let (name, unique) = INDEXES[*index];
+        batch.index(&space.index(name, unique).unwrap(), value);
+    }
 }
 
 pub(crate) fn at(millis: u64) -> Time {
