@@ -15,6 +15,8 @@ use crate::print::{self, Indexed};
 
 /// Keys whose values are set in one commit.
 const KEYS: usize = 1024;
+/// Bytes of their keys and values, beyond the first.
+const BYTES: usize = 4 << 20;
 
 pub(crate) fn run(context: &mut Context, args: &IndexArgs) -> Result<Outcome> {
     let path = place(&args.place.store)?;
@@ -59,7 +61,7 @@ fn fill(
     let all = namespace.indexes()?;
     let snapshot = store.snapshot()?;
     let everything = (Bound::Unbounded, Bound::Unbounded);
-    let mut batch = Batch::new();
+    let (mut batch, mut bytes) = (Batch::new(), 0);
     for record in snapshot.scan(namespace, everything, Direction::Forward)? {
         if watch.monitor.is_cancelled() {
             let left = format!("{} records are found in the index", done.records);
@@ -78,13 +80,16 @@ fn fill(
         done.records += u64::from(!values.is_empty());
         batch.set_index_values(namespace, &record.key);
         indexes::add(&mut batch, &values);
+        bytes += record.key.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>();
         for (name, value) in snapshot.index_values(namespace, &record.key)? {
             if let Some(other) = all.iter().find(|other| other.name() == name && name != index.name()) {
                 batch.index(other, &value);
+                bytes += value.len();
             }
         }
-        if batch.len() == KEYS {
+        if batch.len() == KEYS || bytes >= BYTES {
             store.commit(std::mem::take(&mut batch))?;
+            bytes = 0;
         }
     }
     store.commit(batch)?;
