@@ -4,9 +4,10 @@
 #![no_main]
 
 use ibid_format::record::{
-    BlockFrameDecoder, Body, ChainEntry, EncoderWatermark, KeyEntry, LogEntry, LogState, NamespaceEntry, NextNumbers,
-    PartRequest, PartResponse, Places, PublishedPart, Record, References, Request, Response, VersionGroup,
-    decompress_contents, decompress_rows, frames_of_block, key_of, open_log_entry, records_of_frame, split_key,
+    BlockFrameDecoder, Body, ChainEntry, EncoderWatermark, IndexEntry, IndexRow, IndexValues, KeyEntry, LogEntry,
+    LogState, NamespaceEntry, NextNumbers, PartRequest, PartResponse, Places, PublishedPart, Record, References,
+    Request, Response, VersionGroup, decompress_contents, decompress_rows, frames_of_block, key_of, open_log_entry,
+    records_of_frame, split_key,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,8 +21,15 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
             .expect("what was decoded can be encoded");
         assert_eq!(again, bytes);
     }
-    if let Ok(entry) = KeyEntry::decode(&key, &bytes) {
-        assert_eq!(entry.encode(&key).expect("it was decoded"), bytes);
+    if let Ok((entry, values)) = KeyEntry::decode_with_values(&key, &bytes) {
+        assert_eq!(entry.encode_with_values(&key, &values).expect("it was decoded"), bytes);
+        assert_eq!(KeyEntry::decode(&key, &bytes), Ok(entry));
+    }
+    let _ = IndexEntry::decode(&key, &bytes);
+    let _ = IndexEntry::split_key(&bytes);
+    let _ = IndexRow::split(&bytes);
+    if let Ok(row) = IndexRow::decode(&key, &bytes) {
+        assert_eq!(row.encode().expect("it was decoded"), (key.clone(), bytes.clone()));
     }
     let _ = VersionGroup::decode(number, version, &bytes);
     let _ = References::decode(number, &bytes);
@@ -78,5 +86,24 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     };
     if let Ok(encoded) = entry.encode(&stored_key) {
         assert_eq!(KeyEntry::decode(&stored_key, &encoded), Ok(entry));
+    }
+    let pieces = bytes.split(|&byte| byte == number as u8).take(8);
+    let values: IndexValues = pieces.zip(1..).map(|(value, index)| (index, value.to_vec())).collect();
+    if let Ok(encoded) = entry.encode_with_values(&stored_key, &values) {
+        assert_eq!(
+            KeyEntry::decode_with_values(&stored_key, &encoded),
+            Ok((entry, values.clone()))
+        );
+    }
+    for (index, value) in values {
+        let row = IndexRow {
+            namespace: version,
+            index,
+            value,
+            key: key.clone(),
+        };
+        if let Ok((stored, check)) = row.encode() {
+            assert_eq!(IndexRow::decode(&stored, &check), Ok(row));
+        }
     }
 });

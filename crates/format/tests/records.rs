@@ -5,11 +5,13 @@ use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, COMMIT_HEAD_BYTES, ChainEntry,
-    CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, KEY_BYTES_MAX, KeyEntry,
-    LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place,
-    Places, PurgedMark, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX,
-    ValuePlace, VersionEntry, VersionGroup, body_check, commit_log_header, commit_log_id, commit_log_note,
-    frame_of_block, frames_of_block, key_of, open_log_entry, records_of_frame, split_key, synced_by_note,
+    CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, INDEX_VALUE_BYTES_MAX,
+    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LatestEntry, LogChange,
+    LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places, PurgedMark,
+    Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace,
+    VersionEntry, VersionGroup, after_index_value, body_check, commit_log_header, commit_log_id, commit_log_note,
+    frame_of_block, frames_of_block, index_value_prefix, key_of, open_log_entry, records_of_frame, split_key,
+    synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -243,6 +245,165 @@ fn entries_are_as_documented() {
     assert_eq!(NextNumbers::decode(&example("next")), Ok(next));
 }
 
+/// The index values of `page` in the examples.
+fn page_values() -> IndexValues {
+    IndexValues::from([(1, b"anna".to_vec()), (2, b"a\0b".to_vec())])
+}
+
+#[test]
+fn indexes_are_as_documented_and_every_byte_is_checked() {
+    let key = KeyEntry {
+        deleted: false,
+        lineage: 3,
+        versions: 1,
+        latest: 3,
+        time: 0,
+        oldest: 1,
+        expires: 0,
+    };
+    let (stored_key, values) = (key_of(1, b"page"), page_values());
+    assert_example("key-values", &key.encode_with_values(&stored_key, &values).unwrap());
+    let bytes = example("key-values");
+    assert_eq!(KeyEntry::decode(&stored_key, &bytes), Ok(key));
+    assert_eq!(
+        KeyEntry::decode_with_values(&stored_key, &bytes),
+        Ok((key, values.clone()))
+    );
+
+    for (name, stored, number, unique) in [("index", "author", 1, false), ("index-unique", "email", 2, true)] {
+        let index = IndexEntry { number, unique };
+        assert_example(name, &index.encode(1, stored).unwrap());
+        let stored_key = IndexEntry::key(1, stored);
+        assert_eq!(IndexEntry::split_key(&stored_key), Some((1, stored)));
+        assert_eq!(IndexEntry::decode(&stored_key, &example(name)), Ok(index));
+    }
+
+    for ((index, value), name) in values.into_iter().zip(["", "-zero"]) {
+        let (namespace, key) = (1, b"page".to_vec());
+        let row = IndexRow {
+            namespace,
+            index,
+            value,
+            key,
+        };
+        let (stored, check) = row.encode().unwrap();
+        assert_example(&format!("index-row-key{name}"), &stored);
+        assert_example(&format!("index-row{name}"), &check);
+        assert_eq!(IndexEntry::split_key(&stored), None);
+        assert_eq!(IndexRow::decode(&stored, &check), Ok(row));
+        for bit in 0..(stored.len() + check.len()) * 8 {
+            let mut bad = [&stored[..], &check].concat();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let (stored, check) = bad.split_at(stored.len());
+            assert!(
+                matches!(IndexRow::decode(stored, check), Err(Error::Check { .. })),
+                "bit {bit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn indexes_hold_to_their_limits() {
+    let key = KeyEntry {
+        deleted: true,
+        lineage: 3,
+        versions: 2,
+        latest: 4,
+        time: 0,
+        oldest: 1,
+        expires: 0,
+    };
+    let encoded = |deleted, values: &IndexValues| {
+        let key = KeyEntry { deleted, ..key };
+        key.encode_with_values(b"key", values).map(drop)
+    };
+    assert!(encoded(false, &page_values()).is_ok());
+    assert!(encoded(true, &page_values()).is_err(), "a deleted key has no values");
+    let many = |count: usize| {
+        (0..count)
+            .map(|value| (1, value.to_be_bytes().to_vec()))
+            .collect::<IndexValues>()
+    };
+    assert!(encoded(false, &many(INDEX_VALUES_MAX)).is_ok() && encoded(false, &many(INDEX_VALUES_MAX + 1)).is_err());
+    let row = |index, length, key| IndexRow {
+        namespace: 1,
+        index,
+        value: vec![0; length],
+        key: vec![0; key],
+    };
+    let longest = row(INDEXES_MAX, INDEX_VALUE_BYTES_MAX, KEY_BYTES_MAX);
+    let (stored, check) = longest.encode().unwrap();
+    assert_eq!(IndexRow::decode(&stored, &check), Ok(longest));
+    for refused in [
+        row(0, 1, 1),
+        row(INDEXES_MAX + 1, 1, 1),
+        row(1, INDEX_VALUE_BYTES_MAX + 1, 1),
+        row(1, 1, KEY_BYTES_MAX + 1),
+    ] {
+        assert!(refused.encode().is_err(), "{refused:?}");
+    }
+    for (number, name) in [(0, "a"), (INDEXES_MAX + 1, "a"), (1, ""), (1, &"a".repeat(256)[..])] {
+        assert!(IndexEntry { number, unique: true }.encode(1, name).is_err());
+    }
+    // Only what stores a body, or sets values, may have some, and only in a batch with a time.
+    let entry = |change, time| {
+        let operations = vec![LogOperation {
+            namespace: 1,
+            change,
+            time: 0,
+            expires: 0,
+            values: page_values(),
+            key: b"page".to_vec(),
+        }];
+        let record = 9;
+        LogEntry::Batch {
+            record,
+            time,
+            operations,
+        }
+        .encode(&mut Vec::new())
+        .is_ok()
+    };
+    assert!(entry(LogChange::Body { prior: 0 }, 1) && entry(LogChange::IndexValues, 1));
+    assert!(!entry(LogChange::Body { prior: 0 }, 0) && !entry(LogChange::IndexValues, 0));
+    for change in [
+        LogChange::Deletion,
+        LogChange::Removal,
+        LogChange::Purge,
+        LogChange::PurgeVersions { from: 1, to: 1 },
+    ] {
+        assert!(!entry(change, 1), "{change:?}");
+    }
+}
+
+/// The figures of decision 55.
+#[test]
+fn a_value_takes_few_bytes() {
+    let key = KeyEntry {
+        deleted: false,
+        lineage: 1000,
+        versions: 1,
+        latest: 1000,
+        time: NOON,
+        oldest: 1,
+        expires: 0,
+    };
+    let (stored_key, value) = (key_of(1, b"12345678"), b"anna@example.org".to_vec());
+    let row = IndexRow {
+        namespace: 1,
+        index: 1,
+        value: value.clone(),
+        key: b"12345678".to_vec(),
+    };
+    let (row_key, row_value) = row.encode().unwrap();
+    let with = key
+        .encode_with_values(&stored_key, &IndexValues::from([(1, value)]))
+        .unwrap();
+    let without = key.encode(&stored_key).unwrap();
+    assert_eq!((row_key.len() + row_value.len(), with.len() - without.len()), (35, 19));
+}
+
 #[test]
 fn blocks_are_as_documented() {
     let mut frame = BlockFrameBuilder::new(9);
@@ -454,6 +615,40 @@ fn entries_hold_to_their_limits() {
 
 proptest! {
     #[test]
+    fn rows_of_indexes_are_in_the_order_of_values_and_keys(
+        rows in prop::collection::vec(
+            (1..3u32, 1..3u8, "[\\x00-\\x02]{0,4}", "[\\x00-\\x02]{0,3}"), 2..20,
+        ),
+    ) {
+        let mut rows: Vec<IndexRow> = rows
+            .into_iter()
+            .map(|(namespace, index, value, key)| IndexRow {
+                namespace,
+                index,
+                value: value.into_bytes(),
+                key: key.into_bytes(),
+            })
+            .collect();
+        let of = |row: &IndexRow| (row.namespace, row.index, row.value.clone(), row.key.clone());
+        let mut expected = rows.clone();
+        expected.sort_by_key(of);
+        rows.sort_by_key(|row| row.encode().unwrap().0);
+        prop_assert_eq!(&rows, &expected);
+        for row in &rows {
+            let (stored, check) = row.encode().unwrap();
+            prop_assert_eq!(&IndexRow::decode(&stored, &check), &Ok(row.clone()));
+            let from = index_value_prefix(row.namespace, row.index, &row.value);
+            let to = after_index_value(row.namespace, row.index, &row.value);
+            for other in &rows {
+                let of = |row: &IndexRow| (row.namespace, row.index, row.value.clone());
+                let is_of_value = of(row) == of(other);
+                let other = other.encode().unwrap().0;
+                prop_assert_eq!(other >= from && other < to, is_of_value);
+            }
+        }
+    }
+
+    #[test]
     fn any_versions_references_and_chains_are_read_as_they_were_written(
         numbers in prop::collection::btree_set(2..1000u64, 1..62), deleted: u64,
         purged in prop_oneof![Just(0), any::<u64>()], times in prop_oneof![Just(0), any::<u64>()],
@@ -564,6 +759,10 @@ proptest! {
         let _ = records_of_frame(&bytes, number as usize);
         let _ = Record::decode_packed(number, &bytes);
         let _ = NamespaceEntry::decode(&key, &bytes);
+        let _ = IndexEntry::decode(&key, &bytes);
+        let _ = IndexRow::decode(&key, &bytes);
+        let _ = IndexRow::split(&bytes);
+        let _ = IndexEntry::split_key(&bytes);
         let _ = NextNumbers::decode(&bytes);
         let _ = split_key(&key);
     }
@@ -576,6 +775,7 @@ fn the_log_is_as_documented() {
         change,
         time: 0,
         expires: 0,
+        values: IndexValues::new(),
         key: b"page".to_vec(),
     };
     let batch = LogEntry::Batch {
@@ -592,11 +792,21 @@ fn the_log_is_as_documented() {
         time: NOON + 1500,
         operations: vec![operation(LogChange::PurgeVersions { from: 2, to: 2 })],
     };
+    let values = LogEntry::Batch {
+        record: 9,
+        time: NOON + 1500,
+        operations: vec![LogOperation {
+            values: IndexValues::from([(1, b"anna".to_vec())]),
+            ..operation(LogChange::Body { prior: 0 })
+        }],
+    };
     let mut digest = [1; 8];
+    let mut digests = Vec::new();
     for (name, position, entry) in [
         ("log batch", 2, &batch),
         ("log rewrites", 3, &rewrites),
         ("log purge", 4, &purge),
+        ("log values", 5, &values),
     ] {
         let (sealed, after) = entry.seal(position, digest).unwrap();
         assert_example(name, &sealed);
@@ -609,10 +819,11 @@ fn the_log_is_as_documented() {
             assert!(open_log_entry(position, &changed).is_err());
         }
         digest = after;
+        digests.push(digest);
     }
     let mut log = LogState::new(Role::Primary, [11; 16], 7);
     log.epoch = Epoch { number: 1, id: 12 };
-    (log.first, log.next, log.before, log.digest) = (2, 5, [1; 8], digest);
+    (log.first, log.next, log.before, log.digest) = (2, 5, [1; 8], digests[2]);
     assert_example("log", &log.encode());
     assert_eq!(LogState::decode(&example("log")), Ok(log.clone()));
     for role in [
@@ -668,7 +879,17 @@ fn the_log_is_as_documented() {
                 operation(LogChange::Removal),
                 operation(LogChange::Purge),
                 operation(LogChange::PurgeVersions { from: 1, to: u32::MAX }),
+                operation(LogChange::IndexValues),
+                LogOperation {
+                    values: page_values(),
+                    ..operation(LogChange::IndexValues)
+                },
             ],
+        },
+        LogEntry::Index {
+            namespace: 3,
+            unique: true,
+            name: "email".to_owned(),
         },
         LogEntry::Truncated { first: 300 },
         LogEntry::Promoted {

@@ -6,6 +6,7 @@ use ibid_format::record::Refusal;
 
 use crate::condition::Condition;
 use crate::engine::{EngineError, Table};
+use crate::index::Unique;
 use crate::replicate::net::tls;
 use crate::time::Time;
 use crate::versions::{Version, Versions};
@@ -48,6 +49,42 @@ pub enum Error {
         expected: Condition,
         /// The latest version of the key; [`None`] if it has none.
         found: Option<Version>,
+    },
+    /// Another key has the value in an index where each value is of one key at most. The whole batch was refused.
+    /// Change that key in the same batch, or give this one another value.
+    #[error(
+        "{key} has the value {value} of the unique index {index} already",
+        key = key_text(key),
+        value = key_text(value)
+    )]
+    ValueTaken {
+        /// Name of the index.
+        index: String,
+        /// The value.
+        value: Vec<u8>,
+        /// The key that has it.
+        key: Vec<u8>,
+    },
+    /// A value was given for an index of another namespace than that of the change before it, or before any change. The
+    /// whole batch was refused.
+    #[error("index {index} is of namespace {namespace}, and the change that is to be found by it is not")]
+    ForeignIndex {
+        /// Name of the index.
+        index: String,
+        /// Name of its namespace.
+        namespace: String,
+    },
+    /// The index was made with another setting.
+    #[error("index {name} of namespace {namespace} is {found}, and was expected to be {expected}")]
+    IndexDiffers {
+        /// Name of its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The setting that it was opened with.
+        expected: Unique,
+        /// The setting that it was made with.
+        found: Unique,
     },
     /// The call is about versions, in a namespace where every version is the first. Nothing was done. A batch can
     /// require the number of the record instead: [`Condition::Number`].
@@ -121,7 +158,7 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// A key, a body or a name is too long, a name is empty, or a key has too many versions. The
+    /// A key, a body, an index value or a name is too long, a name is empty, or a key has too many versions. The
     /// whole batch was refused.
     #[error("{field}: between {min} and {max} expected, found {found}")]
     OutOfRange {

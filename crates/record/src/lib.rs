@@ -25,6 +25,8 @@
 //! namespace keeps all versions, unless its [`Retention`] says otherwise.
 //! [`Namespace::purge_versions`] removes single ones.
 //!
+//! An [`Index`] finds keys by other values, which [`Batch::index`] gives with the write.
+//!
 //! An [`engine`] stores the tables, redb by default; [`conformance`] has the tests that every
 //! engine passes. [`replicate`] keeps replicas of a store. `docs/format/records.md` describes the
 //! tables byte by byte. Each entry has a checksum: a byte that changed on the disk is an error,
@@ -40,6 +42,7 @@ pub mod conformance;
 mod encode;
 pub mod engine;
 mod error;
+mod index;
 mod keys;
 mod latest;
 mod log;
@@ -53,8 +56,8 @@ mod versions;
 mod write;
 
 pub use audit::{
-    Amount, BodySizes, Bucket, FAULTS_MAX, Fault, NamespaceCounts, NamespaceStatistics, Problem, Retrievals, SizeClass,
-    Statistics, Verification,
+    Amount, BodySizes, Bucket, FAULTS_MAX, Fault, IndexStatistics, NamespaceCounts, NamespaceStatistics, Problem,
+    Retrievals, SizeClass, Statistics, Verification,
 };
 pub use compact::{Compacting, Compaction};
 pub use condition::Condition;
@@ -65,12 +68,13 @@ pub use ibid_delta::{Error as DeltaError, FeatureBytes, Interval};
 pub use ibid_format::record::{Refusal, Role};
 pub use ibid_format::slot::Argon2Cost;
 pub use ibid_format::{Error as FormatError, FileId, Keys, MasterKey};
+pub use index::{IndexedKey, IndexedRecord, Unique};
 pub use keys::{KeyFilter, KeyState, Prefix};
 pub use latest::Latest;
 pub use log::Log;
 pub use read::view::Record;
 pub use retention::{Expiring, Retention};
-pub use store::{Batch, EngineKind, Namespace, Options, Snapshot, Store};
+pub use store::{Batch, EngineKind, Index, Namespace, Options, Snapshot, Store};
 pub use time::Time;
 pub use versions::{Version, Versions};
 pub use write::request::Durability;

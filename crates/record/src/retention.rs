@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ibid_format::record::{KeyEntry, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, TIME_MAX, key_of, split_key};
+use ibid_format::record::{
+    IndexValues, KeyEntry, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, TIME_MAX, key_of, split_key,
+};
 
 use crate::engine::{Direction, Engine, Read, Snapshot, Table};
 use crate::error::Error;
@@ -483,6 +485,7 @@ impl Sweeper {
                 like: None,
                 time: 0,
                 expires: 0,
+                values: IndexValues::new(),
             };
             (found.latest, operation)
         };

@@ -41,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Kind::Put),
         2 => Just(Kind::Delete),
         1 => Just(Kind::Purge),
+        1 => Just(Kind::SetValues),
     ];
     let change = (0..2_usize, 0..KEYS.len(), kind, 0..3_u8).prop_map(|(space, key, kind, byte)| {
         Step::Change(Op {
@@ -50,6 +51,11 @@ fn step() -> impl Strategy<Value = Step> {
             body: vec![byte; 3],
             time: None,
             expires: 0,
+            // What the last step leaves counts, so a unique index would need a model of its own.
+            values: match kind {
+                _ if kind.has_values() => [(0, vec![byte]), (0, KEYS[key].to_vec())].into(),
+                _ => common::Values::new(),
+            },
         })
     });
     let any = prop_oneof![
@@ -147,11 +153,14 @@ fn plan(model: &Model, next: &mut u64, spaces: &[Namespace; 2], steps: &[Step]) 
                     Kind::Delete => batch.delete(space, &op.key),
                     Kind::Purge => batch.purge(space, &op.key),
                     Kind::PurgeVersions(from, to) => batch.purge_versions(space, &op.key, from..=to),
+                    Kind::SetValues => batch.set_index_values(space, &op.key),
                 };
+                common::add_values(&mut batch, space, op);
                 after = after.and_then(|model| {
                     let ops = std::slice::from_ref(op);
                     let changed = model.after(ops).map_err(Why::Change)?;
-                    let writes = op.kind != Kind::Purge && (op.kind != Kind::Delete || op.space == 0);
+                    let is_body = op.kind != Kind::Purge && op.kind != Kind::SetValues;
+                    let writes = is_body && (op.kind != Kind::Delete || op.space == 0);
                     *next += u64::from(writes);
                     Ok(changed.numbered(ops, &[writes.then_some(*next - 1)]))
                 });

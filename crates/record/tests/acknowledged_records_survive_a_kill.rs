@@ -40,9 +40,14 @@ fn step(number: u32, model: &Model) -> Vec<Op> {
         space,
         key: key.to_vec(),
         kind,
-        body,
         time: None,
         expires: 0,
+        // One value that many keys have, and one that no other has.
+        values: match body {
+            _ if !Kind::has_values(kind) => common::Values::new(),
+            _ => [(0, vec![number as u8 % 3]), (1, key.to_vec())].into(),
+        },
+        body,
     };
     let chosen = number.wrapping_mul(2_654_435_761) >> 16;
     let key = |keys| format!("key {}", chosen % keys).into_bytes();

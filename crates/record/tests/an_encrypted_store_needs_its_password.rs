@@ -7,10 +7,12 @@ use std::path::Path;
 
 use common::{entries, folder, noise, set, with_engine};
 use ibid_record::engine::{Engine, EngineError, Table};
-use ibid_record::{Argon2Cost, Direction, Durability, Error, Options, Store, Versions};
+use ibid_record::{Argon2Cost, Batch, Direction, Durability, Error, Options, Store, Unique, Versions};
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SECRET: &[u8] = b"what nobody else may read";
+/// An index value, which is as visible as a key.
+const VALUE: &[u8] = b"anna@example.org";
 /// A cheap cost of guessing keeps the test fast.
 const COST: Argon2Cost = Argon2Cost {
     memory_kib: 8,
@@ -39,6 +41,13 @@ fn fill(path: &Path, compacted: bool) {
     for version in 1..=10 {
         pages.put(b"a", &body(version)).unwrap();
     }
+    let by_author = pages.index("author", Unique::No).unwrap();
+    let mut batch = Batch::new();
+    batch
+        .set_index_values(&pages, b"a")
+        .index(&by_author, VALUE)
+        .index(&by_author, b"ben");
+    store.commit(batch).unwrap();
     store.finish_encoding().unwrap();
     assert_eq!(store.encoding().deltas, 9);
     if compacted {
@@ -57,6 +66,9 @@ fn look(path: &Path) -> Result<(), Error> {
         .scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward)?
         .collect::<Result<_, _>>()?;
     assert_eq!(records.len(), 1);
+    let by_author = pages.index("author", Unique::No)?;
+    assert_eq!(by_author.get(VALUE)?.as_deref(), Some(&b"a"[..]));
+    assert_eq!(by_author.get(b"ben")?.as_deref(), Some(&b"a"[..]));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ mod common;
 use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
-use common::{Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
+use common::{INDEXES, Kind, Model, Op, Refusal, assert_counted, assert_same, batch, folder, open_spaces};
 #[cfg(feature = "fjall")]
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
@@ -28,6 +28,8 @@ enum Action {
         to: Bound<usize>,
         limit: usize,
     },
+    /// Lets the keys of a namespace exchange their values of a unique index.
+    Exchange(usize),
     /// Takes a snapshot, to compare with it later.
     Keep,
     /// Waits until everything is encoded.
@@ -74,6 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Kind::Put),
         2 => Just(Kind::Delete),
         1 => Just(Kind::Purge),
+        2 => Just(Kind::SetValues),
         2 => (0..5_u32, 0..4_u32).prop_map(|(from, more)| Kind::PurgeVersions(from, (from + more).saturating_sub(1))),
     ];
     let time = prop_oneof![2 => Just(None), 3 => (1..100_u64).prop_map(Some)];
@@ -89,14 +92,51 @@ fn op() -> impl Strategy<Value = Op> {
             body
         }
     });
-    (0..2_usize, 0..KEYS.len(), kind, body, time, expires).prop_map(|(space, key, kind, body, time, expires)| Op {
-        space,
-        key: KEYS[key].to_vec(),
-        kind,
-        body,
-        time,
-        expires,
+    // Of a unique index mostly the one that has the name of the key, because few keys can have one.
+    let value = prop_oneof![
+        3 => (0..KEYS.len()).prop_map(|value| (0, Some(value))),
+        2 => Just((1, None)),
+        1 => (0..KEYS.len()).prop_map(|value| (1, Some(value))),
+    ];
+    let values = prop::collection::vec(value, 0..4);
+    let all = (0..2_usize, 0..KEYS.len(), kind, body, time, expires, values);
+    all.prop_map(|(space, key, kind, body, time, expires, values)| {
+        let values = values.into_iter().filter(|_| kind.has_values());
+        Op {
+            space,
+            key: KEYS[key].to_vec(),
+            kind,
+            body,
+            time,
+            expires,
+            values: values
+                .map(|(index, value)| (index, KEYS[value.unwrap_or(key)].to_vec()))
+                .collect(),
+        }
     })
+}
+
+/// Returns changes by which the keys of a namespace that have values of a unique index pass them on in a circle.
+fn exchange(model: &Model, space: usize) -> Vec<Op> {
+    let rows = model.rows(space, 1);
+    let next = rows.iter().cycle().skip(1);
+    let mut ops: Vec<Op> = Vec::new();
+    for ((_, key), (value, _)) in rows.iter().zip(next) {
+        let values = [(1, value.clone())].into();
+        match ops.iter_mut().find(|op| op.key == *key) {
+            Some(op) => op.values.extend::<common::Values>(values),
+            None => ops.push(Op {
+                space,
+                key: key.clone(),
+                kind: Kind::SetValues,
+                body: Vec::new(),
+                time: None,
+                expires: 0,
+                values,
+            }),
+        }
+    }
+    ops
 }
 
 fn bound() -> impl Strategy<Value = Bound<usize>> {
@@ -111,6 +151,7 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         12 => prop::collection::vec(op(), 1..4).prop_map(Action::Commit),
         2 => (bound(), bound(), 0..9_usize).prop_map(|(from, to, limit)| Action::Scan { from, to, limit }),
+        1 => (0..2_usize).prop_map(Action::Exchange),
         1 => Just(Action::Keep),
         3 => Just(Action::Encode),
         2 => Just(Action::Compact),
@@ -189,8 +230,28 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
                         .take(*limit)
                         .map(Result::unwrap);
                     let found: Vec<_> = found.map(|record| (record.key, record.body)).collect();
-                    assert_eq!(found, in_range(&model, index, range, *limit));
+                    assert_eq!(found, in_range(model.live(index), range, *limit));
+                    for (number, (name, unique)) in INDEXES.into_iter().enumerate() {
+                        let by_value = space.index(name, unique).unwrap();
+                        let mut expected = in_range(model.rows(index, number), range, usize::MAX);
+                        for direction in [Direction::Forward, Direction::Backward] {
+                            let found = by_value
+                                .keys(range, direction)
+                                .unwrap()
+                                .take(*limit)
+                                .map(Result::unwrap);
+                            let found: Vec<_> = found.map(|found| (found.value, found.key)).collect();
+                            assert_eq!(found, expected[..expected.len().min(*limit)]);
+                            expected.reverse();
+                        }
+                    }
                 }
+            }
+            Action::Exchange(space) => {
+                let ops = exchange(&model, *space);
+                let written = store.commit(batch(&spaces, &ops)).unwrap();
+                assert!(written.iter().all(Option::is_none), "no version is stored");
+                model = model.after(&ops).unwrap();
             }
             Action::Keep => kept.push((store.snapshot().unwrap(), spaces.clone(), model.clone())),
             Action::Encode => store.finish_encoding().unwrap(),
@@ -249,6 +310,8 @@ fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) 
     }
 }
 
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 type Kept = (ibid_record::Snapshot, [ibid_record::Namespace; 2], Model);
 
 fn check_kept(kept: &mut Vec<Kept>) {
@@ -257,7 +320,8 @@ fn check_kept(kept: &mut Vec<Kept>) {
     }
 }
 
-fn in_range(model: &Model, space: usize, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// Returns the first of some pairs whose first parts are in a range.
+fn in_range(pairs: Pairs, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Pairs {
     let within = |key: &[u8]| {
         let above = match range.0 {
             Bound::Included(from) => key >= from,
@@ -271,8 +335,8 @@ fn in_range(model: &Model, space: usize, range: (Bound<&[u8]>, Bound<&[u8]>), li
                 Bound::Unbounded => true,
             }
     };
-    let live = model.live(space).into_iter();
-    live.filter(|(key, _)| within(key)).take(limit).collect()
+    let pairs = pairs.into_iter();
+    pairs.filter(|(key, _)| within(key)).take(limit).collect()
 }
 
 fn cases(default: u32) -> ProptestConfig {

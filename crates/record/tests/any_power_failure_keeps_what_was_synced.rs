@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::disk::Disk;
-use common::{Kind, Model, Op, assert_counted, assert_same, batch, noise, open_spaces};
+use common::{Kind, Model, Op, Refusal, Values, assert_counted, assert_same, batch, noise, open_spaces};
 use ibid_record::engine::Engine;
 use ibid_record::{Compacting, Durability, Encoding, Options, Retrieval, Store};
 
@@ -66,6 +66,7 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
         body: count.to_be_bytes().to_vec(),
         time: None,
         expires: 0,
+        values: Values::new(),
     }];
     for _ in 0..1 + random.below(3) {
         let (space, key) = (random.below(2) as usize, KEYS[random.below(5) as usize].to_vec());
@@ -83,8 +84,16 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
                 let to = 1 + random.below(versions - 1);
                 Kind::PurgeVersions(1 + random.below(to) as u32, to as u32)
             }
+            3 | 4 if live => Kind::SetValues,
             _ => Kind::Put,
         };
+        let mut values = Values::new();
+        for _ in 0..random.below(3) {
+            values.insert((random.below(2) as usize, KEYS[random.below(5) as usize].to_vec()));
+        }
+        if !kind.has_values() {
+            values.clear();
+        }
         let mut body = noise(2000, random.below(2) as u32);
         let at = random.below(2000) as usize;
         if random.below(4) > 0 {
@@ -98,7 +107,12 @@ fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
             body,
             time: None,
             expires: 0,
+            values,
         });
+        if model.after(&ops) == Err(Refusal::ValueTaken) {
+            let last = ops.last_mut().unwrap();
+            last.values.retain(|(index, _)| *index == 0);
+        }
     }
     ops
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use common::{entries, folder, set, with_engine};
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
-    Batch, Damage, Direction, Durability, Error, KeyFilter, Namespace, Options, Prefix, Record, Store, Version,
-    Versions,
+    Batch, Damage, Direction, Durability, Error, IndexedKey, IndexedRecord, KeyFilter, Namespace, Options, Prefix,
+    Record, Store, Unique, Version, Versions,
 };
 
 fn options() -> Options {
@@ -21,7 +21,7 @@ fn options() -> Options {
 }
 
 /// Tables that readers use. Only writers use the others.
-const READ: [Table; 7] = [
+const READ: [Table; 8] = [
     Table::Meta,
     Table::Namespaces,
     Table::Keys,
@@ -29,6 +29,7 @@ const READ: [Table; 7] = [
     Table::Records,
     Table::Places,
     Table::Blocks,
+    Table::Indexes,
 ];
 
 /// Everything that a reader can get.
@@ -40,12 +41,18 @@ struct Seen {
     old: Vec<Option<Vec<u8>>>,
     scanned: Vec<Record>,
     in_order: Vec<Record>,
+    by_value: Vec<Option<Vec<u8>>>,
+    of_values: [Vec<IndexedKey>; 2],
+    with_records: Vec<IndexedRecord>,
+    values: Vec<(String, Vec<u8>)>,
 }
 
 fn look(path: &Path) -> Result<Seen, Error> {
     let store = Store::open(path, options())?;
     store.finish_encoding()?;
     let pages = store.namespace("pages", Versions::Kept)?;
+    let (by_author, by_place) = (pages.index("author", Unique::No)?, pages.index("place", Unique::Yes)?);
+    let everything = (Bound::Unbounded, Bound::Unbounded);
     Ok(Seen {
         bodies: [b"a".as_slice(), b"b", b"gone", b"absent"]
             .into_iter()
@@ -61,12 +68,32 @@ fn look(path: &Path) -> Result<Seen, Error> {
             .scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward)?
             .collect::<Result<_, _>>()?,
         in_order: pages.written_after(0)?.collect::<Result<_, _>>()?,
+        by_value: [b"y".as_slice(), b"z", b"absent"]
+            .into_iter()
+            .map(|value| by_place.get(value))
+            .collect::<Result<_, _>>()?,
+        of_values: [
+            by_author
+                .keys(everything, Direction::Forward)?
+                .collect::<Result<_, _>>()?,
+            by_place
+                .keys(everything, Direction::Backward)?
+                .collect::<Result<_, _>>()?,
+        ],
+        with_records: by_author
+            .scan(everything, Direction::Forward)?
+            .collect::<Result<_, _>>()?,
+        values: pages.index_values(b"a")?,
     })
 }
 
 fn fill(path: &Path) -> Seen {
     let store = Store::open(path, options()).unwrap();
     let pages: Namespace = store.namespace("pages", Versions::Kept).unwrap();
+    let (by_author, by_place) = (
+        pages.index("author", Unique::No).unwrap(),
+        pages.index("place", Unique::Yes).unwrap(),
+    );
     let mut batch = Batch::new();
     let long = common::noise(200, 1);
     let with = |end: &[u8]| [&long, end].concat();
@@ -77,10 +104,14 @@ fn fill(path: &Path) -> Seen {
         .update(&pages, b"a", with(b"where it was before"))
         .update(&pages, b"a", with(b"elsewhere"));
     batch.insert(&pages, b"gone", b"away").delete(&pages, b"gone");
+    for (key, place) in [(b"a", b"y"), (b"b", b"z")] {
+        let set = batch.set_index_values(&pages, key);
+        set.index(&by_author, b"anna\0").index(&by_place, place);
+    }
     store.commit(batch).unwrap();
     store.finish_encoding().unwrap();
     assert_eq!(store.encoding().deltas, 2);
-    drop((pages, store));
+    drop((by_author, by_place, pages, store));
     look(path).unwrap()
 }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use common::{entries, folder, set, with_engine};
 use ibid_format::record::{
-    Body, KeyEntry, NamespaceEntry, NextNumbers, Record, References, RetentionEntry, VersionEntry, VersionGroup,
-    body_check, key_of, version_group_key,
+    Body, IndexEntry, IndexRow, KeyEntry, NamespaceEntry, NextNumbers, Record, References, RetentionEntry,
+    VersionEntry, VersionGroup, body_check, key_of, version_group_key,
 };
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
     Batch, Damage, Direction, Durability, FAULTS_MAX, Fault, KeyRange, Namespace, NamespaceCounts, Options, Problem,
-    Store, Time, Verification, Versions,
+    Store, Time, Unique, Verification, Versions,
 };
 
 fn options() -> Options {
@@ -37,6 +37,114 @@ fn fill(path: &Path) {
     batch.put(&settings, b"b", b"green").put(&settings, b"b", b"blue");
     store.commit(batch).unwrap();
     store.finish_encoding().unwrap();
+}
+
+/// Fills a store, and gives keys of `settings` values: `b` 10 and 11 in the first index, 10 in the second.
+fn fill_with_values(path: &Path) {
+    fill(path);
+    let store = Store::open(path, options()).unwrap();
+    let settings = store.namespace("settings", Versions::Latest).unwrap();
+    let (some, one) = (
+        settings.index("some", Unique::No).unwrap(),
+        settings.index("one", Unique::Yes).unwrap(),
+    );
+    let mut batch = Batch::new();
+    let values = batch.set_index_values(&settings, b"b");
+    values.index(&some, b"10").index(&some, b"11").index(&one, b"10");
+    store.commit(batch).unwrap();
+}
+
+/// Returns a row of an index in the namespace `settings`.
+fn row(index: u8, value: &[u8], key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (value, key) = (value.to_vec(), key.to_vec());
+    let row = IndexRow {
+        namespace: 2,
+        index,
+        value,
+        key,
+    };
+    row.encode().unwrap()
+}
+
+#[test]
+fn values_and_the_rows_of_indexes_must_agree() {
+    let spoiled = |spoil: &dyn Fn(&ibid_record::engine::Redb)| {
+        let folder = folder();
+        fill_with_values(folder.path());
+        assert!(verify(folder.path()).is_clean());
+        with_engine(folder.path(), |engine| {
+            spoil(engine);
+            engine.sync().unwrap();
+        });
+        verify(folder.path())
+    };
+    let lost = row(1, b"11", b"b").0;
+    let found = spoiled(&|engine| set(engine, Table::Indexes, &lost, None));
+    let missing = Problem::Damaged(Damage::Missing);
+    assert_faults(&found, &[(Table::Indexes, lost, missing)]);
+    assert_eq!(
+        found.faults[0].to_string(),
+        "value \"11\" of key \"b\" in index number 1 of namespace number 2: it is missing"
+    );
+
+    let put = |engine: &ibid_record::engine::Redb, (key, value): &(Vec<u8>, Vec<u8>)| {
+        set(engine, Table::Indexes, key, Some(value));
+    };
+    for stray in [row(1, b"12", b"b"), row(1, b"10", b"c")] {
+        let found = spoiled(&|engine| put(engine, &stray));
+        assert_faults(&found, &[(Table::Indexes, stray.0, Problem::Stray)]);
+    }
+    // A key whose entry was replaced by an older one.
+    let found = spoiled(&|engine| {
+        let stored_key = key_of(2, b"b");
+        let mut entries = entries(engine, Table::Keys).into_iter();
+        let (_, value) = entries.find(|(key, _)| *key == stored_key).unwrap();
+        let entry = KeyEntry::decode(&stored_key, &value)
+            .unwrap()
+            .encode(&stored_key)
+            .unwrap();
+        set(engine, Table::Keys, &stored_key, Some(&entry));
+    });
+    let stray = [row(1, b"10", b"b"), row(1, b"11", b"b"), row(2, b"10", b"b")];
+    let stray = stray.map(|(row, _)| (Table::Indexes, row, Problem::Stray));
+    assert_faults(&found, &stray);
+
+    let second = row(2, b"10", b"c");
+    let found = spoiled(&|engine| put(engine, &second));
+    let (field, expected) = ("keys that have the same value of a unique index", 1);
+    let problem = Problem::Disagrees {
+        field,
+        expected,
+        found: 2,
+    };
+    assert_faults(&found, &[(Table::Indexes, second.0, problem)]);
+
+    let found = spoiled(&|engine| set(engine, Table::Indexes, &IndexEntry::key(2, "some"), None));
+    assert_faults(&found, &[(Table::Indexes, row(1, b"10", b"b").0, Problem::NoIndex)]);
+    let again = IndexEntry {
+        number: 2,
+        unique: true,
+    }
+    .encode(2, "two")
+    .unwrap();
+    let found = spoiled(&|engine| set(engine, Table::Indexes, &IndexEntry::key(2, "two"), Some(&again)));
+    assert_faults(
+        &found,
+        &[(Table::Indexes, IndexEntry::key(2, "two"), Problem::Repeated)],
+    );
+    let elsewhere = IndexEntry {
+        number: 1,
+        unique: true,
+    }
+    .encode(9, "two")
+    .unwrap();
+    let found = spoiled(&|engine| set(engine, Table::Indexes, &IndexEntry::key(9, "two"), Some(&elsewhere)));
+    assert_faults(
+        &found,
+        &[(Table::Indexes, IndexEntry::key(9, "two"), Problem::NoNamespace)],
+    );
+    let shown = found.faults[0].to_string();
+    assert_eq!(shown, "index \"two\" of namespace number 9: there is no such namespace");
 }
 
 /// When the versions of `a` were stored.
@@ -134,9 +242,15 @@ fn verify_open(store: &Store) -> Verification {
 #[test]
 fn every_byte_of_every_entry_is_compared() {
     let folder = folder();
-    fill(folder.path());
+    fill_with_values(folder.path());
     // The table `meta` is left out: damage there keeps a store from being opened.
-    for table in [Table::Namespaces, Table::Keys, Table::Versions, Table::Records] {
+    for table in [
+        Table::Namespaces,
+        Table::Keys,
+        Table::Versions,
+        Table::Records,
+        Table::Indexes,
+    ] {
         for (key, value) in with_engine(folder.path(), |engine| entries(engine, table)) {
             let bad = |position: usize| {
                 let mut bad = value.clone();

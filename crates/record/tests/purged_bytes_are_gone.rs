@@ -14,7 +14,8 @@ use std::time::Duration;
 use common::{assert_counted, folder, with_engine};
 use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{
-    Compaction, Durability, Encoding, Error, Namespace, Options, Retention, Retrieval, Store, Time, Versions,
+    Batch, Compaction, Durability, Encoding, Error, Namespace, Options, Retention, Retrieval, Store, Time, Unique,
+    Versions,
 };
 
 /// Length of the bytes that a version has of its own.
@@ -226,6 +227,34 @@ fn of_what_retention_lets_go() {
         assert_there(path, "a", version);
     }
     drop(pages);
+    assert_sound(store, path);
+}
+
+#[test]
+fn of_index_values_of_purged_versions_and_keys() {
+    let folder = folder();
+    let path = folder.path();
+    let store = Store::open(path, options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    let by_value = pages.index("value", Unique::No).unwrap();
+    for (key, version) in [("a", 1), ("a", 2), ("b", 1)] {
+        let mut batch = Batch::new();
+        let put = batch.put(&pages, key.as_bytes(), b"body");
+        put.index(&by_value, &own(key, version));
+        store.commit(batch).unwrap();
+    }
+    store.sync().unwrap();
+    for (key, version) in [("a", 1), ("a", 2), ("b", 1)] {
+        assert_there(path, key, version);
+    }
+    pages.purge_versions(b"a", 1..=1).unwrap();
+    pages.purge(b"b").unwrap();
+    assert!(compact(&store).wiped);
+    assert_gone(path, "a", 1);
+    assert_gone(path, "b", 1);
+    assert_there(path, "a", 2);
+    assert_eq!(by_value.get(&own("a", 2)).unwrap().as_deref(), Some(&b"a"[..]));
+    drop((pages, by_value));
     assert_sound(store, path);
 }
 

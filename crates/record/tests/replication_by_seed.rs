@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::disk::Disk;
-use common::{Kind, Model, Op, assert_same, assert_same_as_first, batch, open_spaces, tables};
+use common::{Kind, Model, Op, Values, assert_same, assert_same_as_first, batch, open_spaces, tables};
 use ibid_record::engine::Redb;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{
@@ -44,12 +44,13 @@ impl Seeded {
     }
 
     fn op(&mut self) -> Op {
-        let kind = match self.below(13) {
+        let kind = match self.below(15) {
             0..=1 => Kind::Insert,
             2..=3 => Kind::Update,
             4..=7 => Kind::Put,
             8..=9 => Kind::Delete,
             10 => Kind::Purge,
+            11..=12 => Kind::SetValues,
             _ => {
                 let from = self.below(4) as u32;
                 Kind::PurgeVersions(from, from + self.below(3) as u32)
@@ -65,6 +66,14 @@ impl Seeded {
                 body
             }
         };
+        let mut values = Values::new();
+        if kind.has_values() {
+            for _ in 0..self.below(3) {
+                // Of a unique index seldom, because few keys can have one.
+                let index = usize::from(self.one_in(4));
+                values.insert((index, KEYS[self.below(KEYS.len() as u64) as usize].to_vec()));
+            }
+        }
         Op {
             space: self.below(2) as usize,
             key: KEYS[self.below(KEYS.len() as u64) as usize].to_vec(),
@@ -72,6 +81,7 @@ impl Seeded {
             body,
             time: self.one_in(2).then(|| 1 + self.below(100)),
             expires: if self.one_in(8) { 1 + self.below(200) } else { 0 },
+            values,
         }
     }
 

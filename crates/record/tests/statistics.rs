@@ -9,7 +9,8 @@ use std::path::Path;
 use common::{entries, folder, with_engine};
 use ibid_record::engine::Table;
 use ibid_record::{
-    Amount, Durability, Encoding, Governor, NamespaceStatistics, Options, Retrieval, Statistics, Store, Versions,
+    Amount, Batch, Durability, Encoding, Governor, NamespaceStatistics, Options, Retrieval, Statistics, Store, Unique,
+    Versions,
 };
 
 fn open(path: &Path, retrieval: Retrieval) -> Store {
@@ -29,6 +30,30 @@ fn statistics(store: &Store) -> Statistics {
 fn body(page: u64, number: u64) -> Vec<u8> {
     let word = |at: u64| (page << 32 | at).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..300 + number).flat_map(|at| word(at).to_le_bytes()).collect()
+}
+
+#[test]
+fn values_of_indexes_are_counted() {
+    let folder = folder();
+    let store = open(folder.path(), Retrieval::Chain);
+    let users = store.namespace("users", Versions::Latest).unwrap();
+    let (email, city) = (
+        users.index("email", Unique::Yes).unwrap(),
+        users.index("city", Unique::No).unwrap(),
+    );
+    let mut batch = Batch::new();
+    batch
+        .put(&users, b"1", b"Anna")
+        .index(&email, b"anna")
+        .index(&city, b"Bern");
+    batch.put(&users, b"2", b"Ben").index(&city, b"Zug");
+    store.commit(batch).unwrap();
+    let found = statistics(&store);
+    let indexes = found.namespaces[0].indexes.iter();
+    let indexes: Vec<_> = indexes
+        .map(|index| (&index.name[..], index.unique, index.values.count, index.values.bytes))
+        .collect();
+    assert_eq!(indexes, [("email", Unique::Yes, 1, 4), ("city", Unique::No, 2, 7)]);
 }
 
 fn put_versions(store: &Store, namespace: &str, versions: Versions, pages: u64, count: u64) {

@@ -61,6 +61,7 @@ fn long_life(steps: &[Step], retention: Retention) {
         body: format!("at {time}").into_bytes(),
         time: Some(time),
         expires: 0,
+        values: common::Values::new(),
     };
     let purge = |from, to| Op {
         time: None,

@@ -87,6 +87,49 @@ impl Fields {
     }
 }
 
+/// Returns the texts of each of the fields with these names, as values by which a record is found: of text, a number,
+/// true or false one; of an array of these several; of null, or if there is no such field, none.
+///
+/// # Errors
+/// A description of the fault in the line, without the line number.
+///
+/// ```
+/// let names = ["by".to_owned(), "tags".to_owned(), "to".to_owned()];
+/// let texts = ibid_terminal::field_texts(br#"{"by": "anna", "tags": ["a", 17], "to": null}"#, &names)?;
+/// assert_eq!(texts, [vec!["anna".to_owned()], vec!["a".to_owned(), "17".to_owned()], vec![]]);
+/// # Ok::<(), String>(())
+/// ```
+pub fn field_texts(line: &[u8], names: &[String]) -> Result<Vec<Vec<String>>, String> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let values = values(line, &names)?;
+    let texts = |(name, value): (&&str, Option<&RawValue>)| {
+        let Some(value) = value.filter(|value| value.get() != "null") else {
+            return Ok(Vec::new());
+        };
+        if !value.get().starts_with('[') {
+            return scalar_text(name, value).map(|text| vec![text]);
+        }
+        let elements: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|error| told(&error).0)?;
+        elements.into_iter().map(|element| scalar_text(name, element)).collect()
+    };
+    names.iter().zip(values).map(texts).collect()
+}
+
+fn scalar_text(name: &str, value: &RawValue) -> Result<String, String> {
+    match value.get().as_bytes() {
+        [b'"', ..] => text_of(name, value),
+        [b'{' | b'[' | b'n', ..] => Err(format!(
+            "field {name:?}: expected text, a number, or an array of these to find it by, found {}",
+            match value.get().as_bytes()[0] {
+                b'{' => "an object",
+                b'[' => "an array",
+                _ => "null",
+            }
+        )),
+        _ => Ok(value.get().to_owned()),
+    }
+}
+
 /// Returns the values of the fields with these names.
 fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>>, String> {
     let start = line.trim_ascii_start();
@@ -270,6 +313,26 @@ mod tests {
         );
         let scanned = Fields::Scanned.record(br#"{"key": "k", "body": "b", "time": "2026-11-21T12:00:00.500Z"}"#);
         assert_eq!(scanned.unwrap().time.as_deref(), Some("2026-11-21T12:00:00.500Z"));
+    }
+
+    #[test]
+    fn values_to_find_by_are_texts_numbers_and_arrays_of_these() {
+        let texts = |line: &str| {
+            let texts = field_texts(line.as_bytes(), &["a".to_owned(), "b".to_owned()])?;
+            Ok::<_, String>(texts.iter().map(|texts| texts.join("|")).collect::<Vec<_>>().join(";"))
+        };
+        assert_eq!(texts(r#"{"b": 1.50, "a": "x\ny"}"#).unwrap(), "x\ny;1.50");
+        assert_eq!(texts(r#"{"a": ["é", true, "é"], "b": []}"#).unwrap(), "é|true|é;");
+        assert_eq!(texts(r#"{"a": null}"#).unwrap(), ";");
+        for (line, found) in [
+            (r#"{"a": {}}"#, "an object"),
+            (r#"{"a": [[1]]}"#, "an array"),
+            (r#"{"a": [1, null]}"#, "null"),
+        ] {
+            let error = texts(line).unwrap_err();
+            assert!(error.ends_with(&format!("found {found}")), "{error}");
+        }
+        assert!(texts("17").is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | Print results to standard output, as text or JSON | [`Output`], [`Table`], [`json`] |
 //! | Print messages to standard error, above the progress bar | [`message()`] |
 //! | Show progress, stop on Ctrl-C | [`Progress`], [`on_stop_signal`] |
-//! | Read files, standard input, and records from JSON Lines | [`input`], [`Lines`], [`Fields`] |
+//! | Read files, standard input, and records from JSON Lines | [`input`], [`Lines`], [`Fields`], [`field_texts`] |
 //!
 //! ```
 //! use ibid_terminal::{number, value};
@@ -36,7 +36,7 @@ pub mod value;
 
 pub use error::{FileError, reason, with_causes};
 pub use escape::{escape, escape_text, path_text};
-pub use fields::{Fields, LineRecord};
+pub use fields::{Fields, LineRecord, field_texts};
 pub use lines::{Line, Lines};
 pub use message::{fatal, message};
 pub use output::Output;

@@ -28,10 +28,10 @@ use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
-    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, Followed, GetArgs, Key, LatestArgs,
-    LoadArgs, NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs, PutArgs, RecordsCommand,
-    RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs, StoreArgs, VerifyArgs,
-    VersionName, VersionsOfArgs,
+    BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, FindRecordsArgs, Followed, GetArgs,
+    IndexArgs, IndexValue, Key, LatestArgs, LoadArgs, NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs,
+    PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs,
+    StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;
@@ -71,7 +71,8 @@ Exit codes:
   4    `check` or `records verify` found faults, or `repair` could not mend all
   5    wrong password, or no password
   6    `records`: no such key, version or namespace
-  7    `records`: nothing was changed, because a key is in another state than a condition states
+  7    `records`: nothing was changed, because a key is in another state than a condition states, or a
+       value of a unique index is of another key
   10   no repository, or no store of records, at this place
   130  interrupted
 

@@ -21,7 +21,8 @@ A store is a folder of its own, not a repository. One program at a time can have
 bytes) under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when \
 you create it. `load` and `put` create the store and the namespace if they do not exist.
 
-A store that was created with --encrypted hides the bodies of records. It does not hide their keys.
+A store that was created with --encrypted hides the bodies of records. It does not hide their keys, nor \
+the values by which they are found.
 
 Examples:
   export IBID_STORE=~/wiki
@@ -46,6 +47,10 @@ pub(crate) enum RecordsCommand {
     Purge(PurgeArgs),
     /// List records, by key or in the order they were stored
     Scan(ScanArgs),
+    /// List records that have a value in an index
+    Find(FindRecordsArgs),
+    /// Make an index, by which records are found
+    Index(IndexArgs),
     /// List the versions of a key
     Versions(VersionsOfArgs),
     /// Show or set what a namespace keeps
@@ -180,6 +185,11 @@ Each version has the time at which it was loaded, or that of the field that --ti
 (2026-11-21T12:00:00Z), or a number, seconds since 1970. Of each key the times must not run backward: where one does, \
 loading stops, so sort the file first. --scanned takes the times that `scan` wrote.
 
+With --index, each record can be found by the texts of these fields, in indexes with their names, which are made if \
+there are none: see `ibid records find`. A field that is an array gives several values, null none. With --unique-index \
+a value is of one key at most: a line that would give it to a second key ends the load. A record that is loaded \
+without these options is in no index.
+
 A line that cannot be loaded is named and left out, and the exit code is 3. With --strict, loading stops there. \
 Whenever loading stops (by --strict, Ctrl-C, a failing disk or `kill -9`), the store has all lines up to some line, \
 and no part of another. A line may be as long as an eighth of --memory: 64 MiB by default.
@@ -187,6 +197,7 @@ and no part of another. A line may be as long as an eighth of --memory: 64 MiB b
 Examples:
   ibid records load revisions.jsonl.zst --key page --body text
   ibid records load audit.jsonl --key table,id                        whole lines
+  ibid records load users.jsonl --key id --unique-index email --index city
   curl -s https://example.org/log.jsonl | ibid records load - --key id
   ibid records scan | ibid records load - --scanned --store ~/copy    what `scan` wrote")]
 pub(crate) struct LoadArgs {
@@ -208,8 +219,24 @@ pub(crate) struct LoadArgs {
     /// Take the time of each version from this field [default: when it is loaded]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) time: Option<String>,
+    /// Let records be found by these fields, each in the index of its name
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) index: Vec<String>,
+    /// Let records be found by these fields, each in an index where a value is of one key at most
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) unique_index: Vec<String>,
     /// Load the output of `ibid records scan`
-    #[arg(long, conflicts_with_all = ["key", "body", "time"])]
+    #[arg(long, conflicts_with_all = ["key", "body", "time", "index", "unique_index"])]
     pub(crate) scanned: bool,
     #[command(flatten)]
     pub(crate) new: NewRecordsArgs,
@@ -258,10 +285,13 @@ latest version; a namespace that keeps versions keeps the old ones. When the com
 With --if-version you overwrite no version that you have not seen. In a namespace that keeps only the latest version, \
 use --if-number. `put --json` prints both, and `ibid records versions` lists them.
 
+The key is found by the values that --index-value gives, and by no others: it loses those that it had before.
+
 Examples:
   ibid records put Ibid page.txt
   ibid records put Ibid page.txt --if-version 3     only if version 3 is still the latest
   ibid records put Ibid page.txt --if-version 0     only if there is no such key
+  ibid records put Ibid page.txt --index-value by=anna --index-value by=ben
   date | ibid records put now --namespace times --versions latest")]
 pub(crate) struct PutArgs {
     /// Store the record under this key
@@ -273,6 +303,9 @@ pub(crate) struct PutArgs {
     /// Let the record expire after this time, such as 90s, 15m, 12h or 30d: the key is removed then, with all versions
     #[arg(long, value_name = "SPAN", value_parser = value::record_span)]
     pub(crate) expire_after: Option<Duration>,
+    /// Let the record be found by VALUE in this index, which must exist; can be given several times
+    #[arg(long, value_name = "INDEX=VALUE", value_parser = index_value())]
+    pub(crate) index_value: Vec<IndexValue>,
     #[command(flatten)]
     pub(crate) only: ConditionArgs,
     #[command(flatten)]
@@ -283,11 +316,12 @@ pub(crate) struct PutArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-FILE has one JSON object per line. `do` says what to do with the key: put (with `body`, and perhaps `time` and \
-`expire_at`), delete, purge (remove all versions, or the `versions` from the first to the last, as in [3, 7]), or \
-require (change nothing). Each can state what must be so: `if_version`, the latest version, 0 for none \
-or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines are done in order, so \
-that a line sees the changes before it. `namespace` takes another namespace than --namespace.
+FILE has one JSON object per line. `do` says what to do with the key: put (with `body`, and perhaps `time`, \
+`expire_at`, and `index`, which gives values in indexes that exist, as in \
+{\"by\": \"anna\", \"tags\": [\"a\", \"b\"]}), delete, purge (remove all versions, or the `versions` from the first \
+to the last, as in [3, 7]), or require (change nothing). Each can state what must be so: `if_version`, the latest \
+version, 0 for none or \"deleted\"; or `if_number`, the number of its record. `require` needs one of them. The lines \
+are done in order, so that a line sees the changes before it. `namespace` takes another namespace than --namespace.
 
 Bytes that are not text are `key_bytes` and `body_bytes`, in hexadecimal digits, as `ibid records scan` prints them.
 
@@ -570,6 +604,73 @@ pub(crate) struct ScanArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Lists the records whose keys have a value in an index, in the order of values, and of keys where they are equal. \
+Values are compared byte by byte, so 10 is before 9. On a terminal you see a table. Anywhere else you get one JSON \
+object per line, with value, key and body. `ibid records stats` lists the indexes.
+
+An index is about the latest versions: it does not know by which values earlier ones were found.
+
+Examples:
+  ibid records find email anna@example.org
+  ibid records find city --prefix B --limit 20
+  ibid records find city --from B --to D --reverse
+  ibid records find city Bern --keys-only")]
+pub(crate) struct FindRecordsArgs {
+    /// Look in this index
+    #[arg(value_name = "INDEX", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) index: String,
+    /// List only records with this value [default: all]
+    #[arg(value_name = "VALUE", value_parser = key(), conflicts_with_all = ["prefix", "from", "to"])]
+    pub(crate) value: Option<Key>,
+    /// List only values that begin with TEXT
+    #[arg(long, value_name = "TEXT", value_parser = key(), conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<Key>,
+    /// Start at this value
+    #[arg(long, value_name = "VALUE", value_parser = key())]
+    pub(crate) from: Option<Key>,
+    /// Stop before this value
+    #[arg(long, value_name = "VALUE", value_parser = key())]
+    pub(crate) to: Option<Key>,
+    /// List the last ones first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// List at most N records
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// List only keys, one per line, escaped as in `ibid ls`; with --json unescaped, and their values
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An index belongs to a namespace. Keys are in it with the values that `load --index` and `put --index-value` give. A \
+namespace has at most 64 indexes, and keeps them. An index that exists stays as it is.
+
+--field fills it: each record whose body is a JSON object is found by the text of this field from then on. Records \
+stay as they are, and get no new version. Bodies that are no JSON objects are counted and left out.
+
+Examples:
+  ibid records index city
+  ibid records index email --unique --field email")]
+pub(crate) struct IndexArgs {
+    /// Make the index of this name
+    #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: String,
+    /// Make it so that each value is of one key at most
+    #[arg(long)]
+    pub(crate) unique: bool,
+    /// Find all records by the values that this field has in them
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: NamespaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   ibid records versions Ibid
   ibid records versions Ibid --json")]
@@ -641,6 +742,28 @@ pub(crate) struct RepairRecordsArgs {
 /// A key, or a prefix of keys: any bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Key(pub(crate) Vec<u8>);
+
+/// The name of an index, and a value in it.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexValue {
+    pub(crate) index: String,
+    pub(crate) value: Vec<u8>,
+}
+
+fn index_value() -> impl TypedValueParser<Value = IndexValue> {
+    OsStringValueParser::new().try_map(|text: OsString| {
+        let text = text.into_vec();
+        let split = text.iter().position(|&byte| byte == b'=');
+        let name = split.and_then(|at| std::str::from_utf8(&text[..at]).ok());
+        match (split, name) {
+            (Some(at), Some(name)) if at > 0 => Ok(IndexValue {
+                index: name.to_owned(),
+                value: text[at + 1..].to_vec(),
+            }),
+            _ => Err("expected the name of an index, = and a value"),
+        }
+    })
+}
 
 fn key() -> impl TypedValueParser<Value = Key> {
     OsStringValueParser::new().map(|text: OsString| Key(text.into_vec()))

@@ -220,6 +220,8 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::ConditionFailed { .. } => {
             "Nothing was changed. Get the latest version, and decide with it: `ibid records versions` lists them."
         }
+        RecordError::ValueTaken { .. } => "Nothing was changed. Give this key another value, or change that one first.",
+        RecordError::IndexDiffers { .. } => "Open it as it was made: `ibid records stats` lists the indexes.",
         RecordError::VersionsNotKept { .. } => "For a condition, state the number of the record, as with --if-number.",
         RecordError::Purged { .. } | RecordError::TimeUnknown { .. } => {
             "`ibid records versions` lists the versions that are left."

@@ -99,7 +99,7 @@ impl Failure {
                 | ibid_record::Error::Purged { .. }
                 | ibid_record::Error::TimeUnknown { .. },
             ) => 6,
-            Failure::Records(ibid_record::Error::ConditionFailed { .. }) => 7,
+            Failure::Records(ibid_record::Error::ConditionFailed { .. } | ibid_record::Error::ValueTaken { .. }) => 7,
             Failure::NoStore(_) | Failure::Records(ibid_record::Error::NotAStore { .. }) => 10,
             Failure::Usage(_) | Failure::Repo(Error::BadPattern { .. }) => 2,
             // With another map, or another parent, the command works.

@@ -45,9 +45,10 @@ use ibid_terminal::json::Item;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
 pub(crate) use records::{
-    BadLine, Compacted, ExpirePrinter, GetPrinter, Loaded, Purged, ScanPrinter, Scanned, StoreStats, records_batch,
-    records_compact, records_delete, records_followed, records_latest, records_load, records_promoted, records_purge,
-    records_put, records_repair, records_retention, records_stats, records_verify, records_versions,
+    BadLine, Compacted, ExpirePrinter, FoundPrinter, GetPrinter, Indexed, Loaded, Purged, ScanPrinter, Scanned,
+    StoreStats, records_batch, records_compact, records_delete, records_followed, records_index, records_latest,
+    records_load, records_promoted, records_purge, records_put, records_repair, records_retention, records_stats,
+    records_verify, records_versions,
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
@@ -59,8 +60,9 @@ pub(crate) use storage::storage_test;
 pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Copying, Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap, forgotten_for_good,
-    kept_settings, more_lost, new_store, not_as_of, not_copied, passed_over, question, records_copying, records_fenced,
-    records_published, records_retrying, records_serving, swept, unencrypted, unique_keys, untried_key, usage, warning,
+    kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed, passed_over, question, records_copying,
+    records_fenced, records_published, records_retrying, records_serving, swept, unencrypted, unique_keys, untried_key,
+    usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

@@ -222,6 +222,15 @@ pub(crate) fn unique_keys(namespace: &str, latest: Latest) {
     ));
 }
 
+/// Warns of a namespace with indexes whose values are not given.
+pub(crate) fn not_indexed(namespace: &str) {
+    line(&format!(
+        "warning: namespace {} has indexes, and what is loaded without --index and --unique-index is in none of them. \
+         `ibid records index NAME --field FIELD` can add it later",
+        escape(namespace.as_bytes())
+    ));
+}
+
 /// Warns of keys that cannot be listed as they were at a time.
 pub(crate) fn not_as_of(keys: u64) {
     line(&format!(

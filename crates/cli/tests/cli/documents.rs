@@ -64,6 +64,8 @@ fn every_command_has_its_section() {
         "records get",
         "records delete",
         "records scan",
+        "records find",
+        "records index",
         "records versions",
         "records compact",
         "records stats",

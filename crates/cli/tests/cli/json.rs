@@ -1,5 +1,8 @@
 //! `--json` prints the fields that the tables of `docs/json.md` list.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use serde_json::Value;
 
 use crate::records::change_in_store;
@@ -216,6 +219,32 @@ fn records_print_what_is_documented() {
         (&stats["total"]["records"], &stats["namespaces"][0]["deleted_keys"]),
         (&6.into(), &1.into())
     );
+    home.write("users", "{\"id\": 1, \"by\": [\"anna\", \"ben\"]}\n");
+    json(&["load", "users", "--namespace", "users", "--key", "id", "--index", "by"]);
+    let found = tables.stream("records find", &json(&["find", "by", "--namespace", "users"]));
+    assert_eq!(
+        (&found[1]["value"], &found[1]["key"], &found[2]["value"]),
+        (&"anna".into(), &"1".into(), &"ben".into())
+    );
+    let keys = json(&["find", "by", "ben", "--keys-only", "--namespace", "users"]);
+    assert_eq!(tables.stream("records find", &keys)[1]["version"], Value::Null);
+    json(&["index", "raw", "--namespace", "users"]);
+    let put = home.ibid(["records", "put", "2", "binary", "--namespace", "users", "--index-value"]);
+    let value = OsString::from_vec(b"raw=\xff".to_vec());
+    let ran = run({ put }.arg(value).env("IBID_STORE", home.path("store")));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let found = tables.stream("records find", &json(&["find", "raw", "--namespace", "users"]));
+    assert_eq!(
+        (&found[1]["value_bytes"], &found[1]["body_bytes"]),
+        (&"ff".into(), &"ff00".into())
+    );
+    let indexed = tables.document(
+        "records index",
+        &json(&["index", "n", "--field", "n", "--namespace", "other"]),
+    );
+    assert_eq!((&indexed["records"], &indexed["left_out"]), (&1.into(), &0.into()));
+    let stats = tables.document("records stats", &json(&["stats"]));
+    assert_eq!(stats["namespaces"][2]["indexes"][0]["values"]["count"], 2);
     assert_eq!(tables.document("records verify", &json(&["verify"]))["clean"], true);
     let repaired = tables.document("records repair", &json(&["repair"]));
     assert_eq!(

@@ -1456,3 +1456,169 @@ fn a_batch_gives_times_and_purges_versions() {
     let versions = values(&ok(&home, ["versions", "a", "--json"]));
     assert_eq!(versions[2]["time"], "2027-01-01T00:00:00.000Z");
 }
+
+const USERS: &str = r#"{"id": "1", "email": "anna@x", "city": "Bern", "tags": ["a", "b"]}
+{"id": "2", "email": "ben@x", "city": "Zug", "tags": null}
+{"id": "3", "email": "carl@x", "city": "Bern"}
+"#;
+
+/// Returns a home with users that are found by e-mail address, city and tags.
+fn with_users() -> Home {
+    let home = Home::bare();
+    home.write("users", USERS);
+    let load = [
+        "load",
+        "users",
+        "--key",
+        "id",
+        "--unique-index",
+        "email",
+        "--index",
+        "city,tags",
+    ];
+    ok(&home, load);
+    home
+}
+
+/// Returns the keys that `find` lists.
+#[track_caller]
+fn found(home: &Home, arguments: &[&str]) -> Vec<String> {
+    let printed = ok(home, [&["find", "--keys-only"], arguments].concat());
+    printed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn records_are_found_by_the_fields_that_were_loaded() {
+    let home = with_users();
+    assert_eq!(found(&home, &["email", "ben@x"]), ["2"]);
+    assert_eq!(found(&home, &["email", "nobody@x"]), [""; 0]);
+    assert_eq!(found(&home, &["city"]), ["1", "3", "2"]);
+    assert_eq!(found(&home, &["city", "--reverse", "--limit", "2"]), ["2", "3"]);
+    assert_eq!(found(&home, &["city", "--prefix", "Be"]), ["1", "3"]);
+    assert_eq!(found(&home, &["city", "--from", "C"]), ["2"]);
+    assert_eq!(found(&home, &["city", "--to", "Zug"]), ["1", "3"]);
+    assert_eq!(found(&home, &["tags", "b"]), ["1"]);
+    let records = values(&ok(&home, ["find", "city", "Bern"]));
+    assert_eq!(keys(&records), ["1", "3"]);
+    assert!(records.iter().all(|record| record["value"] == "Bern"));
+    let first: Value = serde_json::from_str(records[0]["body"].as_str().unwrap()).unwrap();
+    assert_eq!(first["email"], "anna@x");
+    let told = fails(&home, 6, ["find", "colour", "red"]);
+    assert!(told.contains("no index \"colour\""), "{told}");
+    misused(&home, ["find", "city", "Bern", "--prefix", "B"]);
+    misused(&home, ["load", "users", "--scanned", "--index", "city"]);
+}
+
+#[test]
+fn a_put_states_all_values_of_its_key() {
+    let home = with_users();
+    home.write("body", "new");
+    ok(
+        &home,
+        [
+            "put",
+            "1",
+            "body",
+            "--index-value",
+            "city=Basel",
+            "--index-value",
+            "city=a=b",
+        ],
+    );
+    assert_eq!(found(&home, &["city"]), ["1", "3", "2", "1"]);
+    assert_eq!(found(&home, &["city", "a=b"]), ["1"]);
+    assert_eq!(found(&home, &["email"]), ["2", "3"]);
+    ok(&home, ["put", "1", "body"]);
+    ok(&home, ["delete", "3"]);
+    assert_eq!(found(&home, &["city"]), ["2"]);
+    let told = fails(&home, 7, ["put", "4", "body", "--index-value", "email=ben@x"]);
+    assert!(
+        told.contains("\"2\" has the value \"ben@x\" of the unique index email"),
+        "{told}"
+    );
+    fails(&home, 6, ["get", "4"]);
+    fails(&home, 6, ["put", "4", "body", "--index-value", "mail=x"]);
+    misused(&home, ["put", "4", "body", "--index-value", "email"]);
+    assert!(ok(&home, ["verify"]).contains("no faults"));
+}
+
+#[test]
+fn a_batch_exchanges_unique_values() {
+    let home = with_users();
+    let exchanged = batch(
+        &home,
+        r#"{"do": "put", "key": "1", "body": "", "index": {"email": "ben@x"}}
+{"do": "put", "key": "2", "body": "", "index": {"email": "anna@x", "tags": ["c", "d"]}}
+"#,
+    );
+    assert_eq!(exchanged.code, 0, "{exchanged:?}");
+    assert_eq!(found(&home, &["email"]), ["2", "1", "3"]);
+    assert_eq!(found(&home, &["tags"]), ["2", "2"]);
+    let taken = batch(
+        &home,
+        r#"{"do": "put", "key": "4", "body": "", "index": {"email": "carl@x"}}"#,
+    );
+    assert_eq!(taken.code, 7, "{taken:?}");
+    let unknown = batch(
+        &home,
+        r#"{"do": "put", "key": "4", "body": "", "index": {"mail": "x"}}"#,
+    );
+    assert_eq!(unknown.code, 6, "{unknown:?}");
+    fails(&home, 6, ["get", "4"]);
+}
+
+#[test]
+fn a_load_ends_where_a_unique_value_is_of_another_key() {
+    let home = with_users();
+    home.write("more", r#"{"id": "9", "email": "anna@x"}"#);
+    let told = fails(&home, 1, ["load", "more", "--key", "id", "--unique-index", "email"]);
+    assert!(
+        told.contains("\"anna@x\"") && told.contains("nothing was stored"),
+        "{told}"
+    );
+    let differs = fails(&home, 1, ["load", "more", "--key", "id", "--index", "email"]);
+    assert!(differs.contains("email of namespace records is unique"), "{differs}");
+    home.write(
+        "more",
+        "{\"id\": \"9\", \"city\": {}}\n{\"id\": \"10\", \"city\": \"Chur\"}",
+    );
+    let (told, _) = partly(&home, ["load", "more", "--key", "id", "--index", "city"]);
+    assert!(told.contains("line 1: field \"city\""), "{told}");
+    assert_eq!(found(&home, &["city"]), ["1", "3", "10", "2"]);
+    let warned = run(&mut records(&home, ["load", "users", "--key", "id"]));
+    assert!(warned.code == 0 && warned.err.contains("has indexes"), "{warned:?}");
+    assert_eq!(found(&home, &["city"]), ["10"]);
+}
+
+#[test]
+fn an_index_is_filled_from_what_is_there() {
+    let home = with_users();
+    home.write("body", "no JSON");
+    ok(&home, ["put", "4", "body"]);
+    let (_, told) = partly(&home, ["index", "mail", "--unique", "--field", "email"]);
+    assert!(
+        told.contains("filled with 3 records") && told.contains("left out 1 record"),
+        "{told}"
+    );
+    assert_eq!(found(&home, &["mail"]), ["1", "2", "3"]);
+    assert_eq!(
+        found(&home, &["city"]),
+        ["1", "3", "2"],
+        "other indexes stay as they are"
+    );
+    assert_eq!(
+        values(&ok(&home, ["versions", "1", "--json"])).len(),
+        3,
+        "no version was added"
+    );
+    // Filled again after a change.
+    ok(&home, ["delete", "4"]);
+    ok(&home, ["delete", "2"]);
+    ok(&home, ["index", "mail", "--unique", "--field", "email"]);
+    assert_eq!(found(&home, &["mail"]), ["1", "3"]);
+    let taken = run(&mut records(&home, ["index", "town", "--unique", "--field", "city"]));
+    assert_eq!(taken.code, 7, "{taken:?}");
+    fails(&home, 1, ["index", "mail"]);
+    let printed = ok(&home, ["stats"]);
+    assert!(printed.contains("indexes by which keys are found"), "{printed}");
+}

@@ -1,6 +1,7 @@
 //! Small entries that lead to records. Each ends with a checksum of four bytes over its table, its
 //! key and its value.
 
+use super::index::{IndexValues, put_values, read_values};
 use super::{
     ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, PURGED_KEY, RETENTION_CLOCK_KEY, TIME_MAX,
     WATERMARK_KEY,
@@ -25,6 +26,7 @@ pub(super) enum Table {
     Places = 7,
     Blocks = 8,
     Oplog = 10,
+    Indexes = 11,
 }
 
 /// Returns the key in the table `keys`: the namespace's number, big-endian, so that its keys are
@@ -71,15 +73,27 @@ const DELETED: u8 = 1;
 const HAS_TIME: u8 = 2;
 const HAS_OLDEST: u8 = 4;
 const EXPIRES: u8 = 8;
+const HAS_VALUES: u8 = 16;
 
 impl KeyEntry {
-    /// Returns the entry as stored under `key`, which [`key_of`] made.
+    /// Returns the entry as stored under `key`, which [`key_of`] made, of a key without index values.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfRange`] or [`Error::Mismatch`] for values that no decoder would accept.
     pub fn encode(&self, key: &[u8]) -> Result<Vec<u8>, Error> {
+        self.encode_with_values(key, &IndexValues::new())
+    }
+
+    /// Returns the entry as stored under `key`, which [`key_of`] made, with the index values of the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn encode_with_values(&self, key: &[u8], values: &IndexValues) -> Result<Vec<u8>, Error> {
         self.validate()?;
+        let has_values = !values.is_empty();
+        check_values_of(self.deleted, has_values)?;
         let optional = [
             (HAS_TIME, self.time, self.time > 0),
             (HAS_OLDEST, self.oldest.into(), self.oldest > 1),
@@ -89,12 +103,15 @@ impl KeyEntry {
         let state = present
             .clone()
             .fold(u8::from(self.deleted), |state, (bit, ..)| state | bit);
-        let mut out = vec![state];
+        let mut out = vec![state | if has_values { HAS_VALUES } else { 0 }];
         wire::put_varint(&mut out, self.lineage);
         wire::put_varint(&mut out, self.versions.into());
         wire::put_varint(&mut out, self.latest - self.lineage);
         for (_, value, _) in present {
             wire::put_varint(&mut out, value);
+        }
+        if has_values {
+            put_values(&mut out, values)?;
         }
         Ok(closed(Table::Keys, key, out))
     }
@@ -105,13 +122,30 @@ impl KeyEntry {
     ///
     /// [`Error::Check`] if a byte of it or of the key changed; else the fault in the bytes.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, Error> {
+        KeyEntry::read(key, bytes, |_, _| {})
+    }
+
+    /// Reads the entry stored under `key`, and the index values of the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_with_values(key: &[u8], bytes: &[u8]) -> Result<(Self, IndexValues), Error> {
+        let mut values = IndexValues::new();
+        let entry = KeyEntry::read(key, bytes, |index, value| {
+            values.insert((index, value.to_vec()));
+        })?;
+        Ok((entry, values))
+    }
+
+    fn read(key: &[u8], bytes: &[u8], each_value: impl FnMut(u8, &[u8])) -> Result<Self, Error> {
         let mut reader = opened("entry of a key", Table::Keys, key, bytes)?;
         let state = reader.u8("state of a key")?;
         in_range(
             "state of a key",
             state.into(),
             0,
-            (DELETED | HAS_TIME | HAS_OLDEST | EXPIRES).into(),
+            (DELETED | HAS_TIME | HAS_OLDEST | EXPIRES | HAS_VALUES).into(),
         )?;
         let lineage = reader.varint("first record of a key")?;
         let versions = reader.varint_u32("versions of a key")?;
@@ -123,6 +157,11 @@ impl KeyEntry {
         let time = optional(HAS_TIME, "time of a version", 1, 0)?;
         let oldest = optional(HAS_OLDEST, "oldest version of a key", 2, 1)?;
         let expires = optional(EXPIRES, "time at which a key expires", 1, 0)?;
+        let has_values = state & HAS_VALUES != 0;
+        check_values_of(state & DELETED != 0, has_values)?;
+        if has_values {
+            read_values(&mut reader, each_value)?;
+        }
         reader.finish("entry of a key")?;
         in_range("oldest version of a key", oldest, 1, versions.into())?;
         let entry = KeyEntry {
@@ -158,6 +197,12 @@ impl KeyEntry {
         }
         Ok(())
     }
+}
+
+/// Refuses index values of a deleted key.
+fn check_values_of(deleted: bool, has_values: bool) -> Result<(), Error> {
+    let both = deleted && has_values;
+    in_range("index values of a deleted key", both.into(), 0, 0).map(drop)
 }
 
 /// A namespace: an entry of the table `namespaces`.

@@ -5,8 +5,9 @@
 
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
+use super::index::INDEX_ROW_BYTES_MAX;
 use super::oplog::{DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, STORE_ID_BYTES};
-use super::{BODY_BYTES_MAX, KEY_BYTES_MAX, NUMBER_MAX, RECORD_BYTES_MAX};
+use super::{BODY_BYTES_MAX, NUMBER_MAX, RECORD_BYTES_MAX};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::frame::{check_packed, decompressing_failed};
@@ -21,8 +22,8 @@ pub const PARTS_MAX: u64 = 1 << 22;
 /// The magic of a message: four letters and the version.
 const MAGIC: [u8; 5] = *b"ibrp\x01";
 const CHECK_BYTES: usize = 8;
-/// Longest key of a table: a namespace's number and the key.
-const TABLE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 4;
+/// Longest key of a table: that of a row of an index.
+const TABLE_KEY_BYTES_MAX: usize = INDEX_ROW_BYTES_MAX;
 
 const REQUEST_ENTRIES: u8 = 1;
 const REQUEST_TRANSFER: u8 = 2;

@@ -19,6 +19,7 @@ mod block;
 mod chain;
 mod commit_log;
 mod entry;
+mod index;
 mod message;
 mod oplog;
 mod part;
@@ -41,6 +42,10 @@ pub use commit_log::{
 pub use entry::{
     EncoderWatermark, EncodingStopped, KeyEntry, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
     RetentionEntry, key_of, split_key,
+};
+pub use index::{
+    INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, after_index_value,
+    index_prefix, index_value_prefix,
 };
 pub use message::{
     BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody,

@@ -4,6 +4,7 @@
 //! the operations in the same order gives the same numbers, so an entry is short.
 
 use super::entry::{LatestEntry, RetentionEntry, Table, closed, flag, opened};
+use super::index::{INDEX_ROW_BYTES_MAX, IndexValues, put_values, read_values};
 use super::{KEY_BYTES_MAX, LOG_KEY, NAME_BYTES_MAX, NUMBER_MAX, TIME_MAX};
 use crate::Error;
 use crate::error::{equal, in_range};
@@ -23,6 +24,7 @@ const TRUNCATED: u8 = 4;
 const PROMOTED: u8 = 5;
 const TIMED_BATCH: u8 = 6;
 const RETENTION: u8 = 7;
+const INDEX: u8 = 8;
 const LATEST: u8 = 9;
 
 const WRITES_BODY: u8 = 0;
@@ -30,9 +32,12 @@ const WRITES_DELETION: u8 = 1;
 const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
 const PURGES_VERSIONS: u8 = 4;
-/// Added to the kind of an operation: its record has a time of its own, or one at which it expires.
+const SETS_VALUES: u8 = 5;
+/// Added to the kind of an operation: its record has a time of its own, or one at which it expires, or its key has
+/// index values.
 const OWN_TIME: u8 = 16;
 const EXPIRES: u8 = 32;
+const HAS_VALUES: u8 = 64;
 
 /// First bytes of BLAKE3 over an entry and the digest of the entry before. Two logs whose entries
 /// have the same digest are equal up to there.
@@ -82,6 +87,8 @@ pub enum LogChange {
         /// The last.
         to: u32,
     },
+    /// Set the index values of a key, without a new version.
+    IndexValues,
 }
 
 impl LogChange {
@@ -102,6 +109,8 @@ pub struct LogOperation {
     pub time: u64,
     /// When the record expires, milliseconds since 1970; 0 if no time was given.
     pub expires: u64,
+    /// The index values that the key has from then on.
+    pub values: IndexValues,
     /// The key.
     pub key: Vec<u8>,
 }
@@ -138,6 +147,15 @@ pub enum LogEntry {
         namespace: u32,
         /// How they are stored from now on.
         latest: LatestEntry,
+    },
+    /// An index was made, with the next number of its namespace.
+    Index {
+        /// Number of the namespace.
+        namespace: u32,
+        /// Whether each value is of one key at most.
+        unique: bool,
+        /// Its name.
+        name: String,
     },
     /// Records became deltas of newer ones, or were stored whole again.
     Rewrites {
@@ -194,6 +212,18 @@ impl LogEntry {
                 out.push(LATEST);
                 wire::put_varint(out, (*namespace).into());
                 latest.put(out);
+            }
+            LogEntry::Index {
+                namespace,
+                unique,
+                name,
+            } => {
+                in_range("record namespace", (*namespace).into(), 1, u32::MAX.into())?;
+                in_range("name of an index", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
+                out.push(INDEX);
+                wire::put_varint(out, (*namespace).into());
+                out.push(u8::from(*unique));
+                wire::put_bytes(out, name.as_bytes());
             }
             LogEntry::Namespace { versions_kept, name } => {
                 in_range("name of a namespace", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
@@ -257,6 +287,18 @@ impl LogEntry {
                 let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
                 let latest = LatestEntry::read(&mut reader)?;
                 LogEntry::Latest { namespace, latest }
+            }
+            INDEX => {
+                let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
+                let unique = flag(&mut reader, "flags of an index")?;
+                let name = reader.text("name of an index", NAME_BYTES_MAX)?;
+                in_range("name of an index", name.len() as u64, 1, NAME_BYTES_MAX as u64)?;
+                let name = name.to_owned();
+                LogEntry::Index {
+                    namespace,
+                    unique,
+                    name,
+                }
             }
             NAMESPACE => {
                 let versions_kept = flag(&mut reader, "flags of a namespace")?;
@@ -338,6 +380,7 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
             change,
             time,
             expires,
+            values,
             key,
         } = operation;
         in_range("record namespace", (*namespace).into(), 1, u32::MAX.into())?;
@@ -346,17 +389,26 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
         in_range("time of a record", *time, 0, may(change.writes()))?;
         let has_body = matches!(change, LogChange::Body { .. });
         in_range("time at which a record expires", *expires, 0, may(has_body))?;
+        let may_have_values = is_timed && (has_body || matches!(change, LogChange::IndexValues));
+        in_range(
+            "index values of an operation",
+            (!values.is_empty()).into(),
+            0,
+            may_have_values.into(),
+        )?;
         let kind = match change {
             LogChange::Body { .. } => WRITES_BODY,
             LogChange::Deletion => WRITES_DELETION,
             LogChange::Removal => REMOVES,
             LogChange::Purge => PURGES,
             LogChange::PurgeVersions { .. } => PURGES_VERSIONS,
+            LogChange::IndexValues => SETS_VALUES,
         };
         in_range("kind of an operation", kind.into(), 0, kind_max(is_timed).into())?;
         wire::put_varint(out, (*namespace).into());
         let flag = |value: u64, bit| if value > 0 { bit } else { 0 };
-        out.push(kind | flag(*time, OWN_TIME) | flag(*expires, EXPIRES));
+        let has_values = flag(values.len() as u64, HAS_VALUES);
+        out.push(kind | flag(*time, OWN_TIME) | flag(*expires, EXPIRES) | has_values);
         match *change {
             LogChange::Body { prior } => {
                 in_range("record before", prior, 0, number - 1)?;
@@ -367,10 +419,13 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
                 wire::put_varint(out, from.into());
                 wire::put_varint(out, (to - from).into());
             }
-            LogChange::Deletion | LogChange::Removal | LogChange::Purge => {}
+            LogChange::Deletion | LogChange::Removal | LogChange::Purge | LogChange::IndexValues => {}
         }
         for &value in [time, expires].into_iter().filter(|&&value| value > 0) {
             wire::put_varint(out, value);
+        }
+        if !values.is_empty() {
+            put_values(out, values)?;
         }
         wire::put_bytes(out, key);
         number += u64::from(change.writes());
@@ -381,7 +436,7 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
 
 /// Returns the largest kind of an operation, without flags.
 fn kind_max(is_timed: bool) -> u8 {
-    if is_timed { PURGES_VERSIONS } else { PURGES }
+    if is_timed { SETS_VALUES } else { PURGES }
 }
 
 fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Vec<LogOperation>, Error> {
@@ -390,7 +445,7 @@ fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Ve
     while operations.is_empty() || reader.remaining() > 0 {
         let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
         let kind = reader.u8("kind of an operation")?;
-        let flags = kind & (OWN_TIME | EXPIRES);
+        let flags = kind & (OWN_TIME | EXPIRES | HAS_VALUES);
         let unknown = || {
             let (field, found) = ("kind of an operation", kind.into());
             Error::Unknown { field, found }
@@ -410,11 +465,13 @@ fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Ve
                 let (from, to) = (from as u32, to as u32);
                 LogChange::PurgeVersions { from, to }
             }
+            SETS_VALUES if is_timed => LogChange::IndexValues,
             _ => return Err(unknown()),
         };
         let allowed = match change {
-            LogChange::Body { .. } if is_timed => OWN_TIME | EXPIRES,
+            LogChange::Body { .. } if is_timed => OWN_TIME | EXPIRES | HAS_VALUES,
             LogChange::Deletion if is_timed => OWN_TIME,
+            LogChange::IndexValues => HAS_VALUES,
             _ => 0,
         };
         if flags & !allowed != 0 {
@@ -426,12 +483,19 @@ fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Ve
         };
         let time = flagged(OWN_TIME, "time of a record")?;
         let expires = flagged(EXPIRES, "time at which a record expires")?;
+        let mut values = IndexValues::new();
+        if flags & HAS_VALUES != 0 {
+            read_values(reader, |index, value| {
+                values.insert((index, value.to_vec()));
+            })?;
+        }
         let key = reader.bytes("record key", KEY_BYTES_MAX)?.to_vec();
         operations.push(LogOperation {
             namespace,
             change,
             time,
             expires,
+            values,
             key,
         });
         if change.writes() {
@@ -544,7 +608,7 @@ impl LogState {
             3 => Role::Incomplete {
                 transfer: reader.u64("what names a transfer")?,
                 table: reader.u8("table")?,
-                key: reader.bytes("key of a table", KEY_BYTES_MAX + 4)?.to_vec(),
+                key: reader.bytes("key of a table", INDEX_ROW_BYTES_MAX)?.to_vec(),
             },
             found => {
                 let (field, found) = ("role of a store", found.into());

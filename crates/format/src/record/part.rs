@@ -10,17 +10,18 @@
 //! # Ok::<(), ibid_format::Error>(())
 //! ```
 
+use super::NUMBER_MAX;
+use super::index::INDEX_ROW_BYTES_MAX;
 use super::message::{MESSAGE_BYTES_MAX, begin, close, open};
 use super::oplog::{Digest, Epoch, STORE_ID_BYTES};
-use super::{KEY_BYTES_MAX, NUMBER_MAX};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
 
 /// Most parts of a message.
 pub const MESSAGE_PARTS_MAX: u64 = 1 << 16;
-/// Longest request, bytes: a key, and little else.
-pub const REQUEST_BYTES_MAX: usize = KEY_BYTES_MAX + 256;
+/// Longest request, bytes: a key of a table, and little else.
+pub const REQUEST_BYTES_MAX: usize = INDEX_ROW_BYTES_MAX + 256;
 
 const REQUEST_PART: u8 = 3;
 const ANSWER_PUBLISHED: u8 = 20;

@@ -12,14 +12,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    Body, ChainEntry, EncoderWatermark, EncodingStopped, KeyEntry, PLACES_PER_GROUP, Place, Places, Record, References,
-    WATERMARK_KEY, key_of, split_key,
+    Body, ChainEntry, EncoderWatermark, EncodingStopped, IndexRow, KeyEntry, PLACES_PER_GROUP, Place, Places, Record,
+    References, WATERMARK_KEY, key_of, split_key,
 };
 
-use super::statistics::{NamespaceStatistics, Statistics};
+use super::statistics::{Amount, IndexStatistics, NamespaceStatistics, Statistics};
 use crate::engine::{Direction, KeyRange, Snapshot, Table};
 use crate::error::{Damage, Error};
 use crate::latest::Latest;
+use crate::read::indexes::StoredIndex;
 use crate::read::lookup;
 use crate::read::namespaces::StoredNamespace;
 use crate::read::records::Records;
@@ -40,6 +41,7 @@ pub(crate) fn count(
         read: snapshot,
         records,
         namespaces: BTreeMap::new(),
+        indexes: BTreeMap::new(),
         bases: HashMap::new(),
         unencoded_from: EncoderWatermark::FIRST.next,
         found: Statistics::default(),
@@ -48,9 +50,15 @@ pub(crate) fn count(
     counter.walk(Table::Namespaces, Counter::namespace)?;
     counter.walk(Table::Meta, Counter::meta)?;
     counter.walk(Table::Keys, Counter::key)?;
+    counter.walk(Table::Indexes, Counter::index)?;
     counter.walk(Table::Blocks, Counter::block)?;
     counter.walk(Table::Chains, Counter::chain)?;
     counter.count_records()?;
+    for ((namespace, _), index) in counter.indexes {
+        if let Some(statistics) = counter.namespaces.get_mut(&namespace) {
+            statistics.indexes.push(index);
+        }
+    }
     let mut found = counter.found;
     let counted = |mut statistics: NamespaceStatistics| {
         statistics.purged = statistics.purged.saturating_sub(statistics.records.count);
@@ -82,6 +90,8 @@ struct Counter<'c> {
     read: &'c dyn Snapshot,
     records: &'c Records,
     namespaces: BTreeMap<u32, NamespaceStatistics>,
+    /// By namespace and number.
+    indexes: BTreeMap<(u32, u8), IndexStatistics>,
     bases: HashMap<u64, Base>,
     /// The first record that the encoder has not looked at.
     unencoded_from: u64,
@@ -171,6 +181,24 @@ impl Counter<'_> {
             statistics.keys_deleted += u64::from(entry.deleted);
             // Those that are there are subtracted.
             statistics.purged += u64::from(entry.versions);
+        }
+        Ok(())
+    }
+
+    /// Notes an index, or counts a value.
+    fn index(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if stored_key.get(4) == Some(&0) {
+            let (namespace, index) = StoredIndex::decode(stored_key, value)?;
+            let StoredIndex { number, name, unique } = index;
+            let values = Amount::default();
+            let statistics = IndexStatistics { name, unique, values };
+            self.indexes.insert((namespace, number), statistics);
+            return Ok(());
+        }
+        let row = IndexRow::decode(stored_key, value);
+        let row = row.map_err(|error| Error::damaged(Table::Indexes, stored_key, error))?;
+        if let Some(statistics) = self.indexes.get_mut(&(row.namespace, row.index)) {
+            statistics.values.add(row.value.len() as u64);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ibid_format::record::{VersionGroup, split_key};
+use ibid_format::record::{IndexEntry, IndexRow, VersionGroup, split_key};
 
 use crate::engine::Table;
 use crate::error::Damage;
@@ -91,6 +91,25 @@ impl fmt::Display for Fault {
             (Table::Keys, Ok((namespace, key)), _) => {
                 write!(f, "key \"{}\" in namespace number {namespace}", key.escape_ascii())?;
             }
+            (Table::Indexes, ..) => match (IndexEntry::split_key(key), IndexRow::split(key)) {
+                (Some((namespace, name)), _) => {
+                    write!(f, "index \"{}\" of namespace number {namespace}", name.escape_debug())?;
+                }
+                (None, Ok(row)) => {
+                    let IndexRow {
+                        namespace,
+                        index,
+                        value,
+                        key,
+                    } = row;
+                    let (value, key) = (value.escape_ascii(), key.escape_ascii());
+                    write!(
+                        f,
+                        "value \"{value}\" of key \"{key}\" in index number {index} of namespace number {namespace}"
+                    )?;
+                }
+                (None, Err(_)) => write!(f, "entry \"{shown}\" of the table indexes")?,
+            },
             (Table::Namespaces, ..) => write!(f, "namespace \"{shown}\"")?,
             (table, ..) => write!(f, "entry \"{shown}\" of the table {}", table.name())?,
         }
@@ -121,9 +140,12 @@ pub enum Problem {
     /// The namespace of the key does not exist. Reported for the first key of it only.
     #[error("there is no such namespace")]
     NoNamespace,
-    /// The namespace has the number of another, and so its keys.
-    #[error("its number is that of another namespace, too")]
+    /// The namespace has the number of another, and so its keys; or the index that of another, and so its values.
+    #[error("its number is that of another, too")]
     Repeated,
+    /// The index of the value does not exist. Reported for the first value of it only.
+    #[error("there is no such index")]
+    NoIndex,
     /// The format has no such entry.
     #[error("the format has no such entry")]
     Unknown,

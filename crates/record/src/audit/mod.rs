@@ -9,5 +9,5 @@ mod verify;
 pub(crate) use count::count;
 pub use fault::{FAULTS_MAX, Fault, NamespaceCounts, Problem, Verification};
 pub use sizes::{BodySizes, SizeClass};
-pub use statistics::{Amount, Bucket, NamespaceStatistics, Retrievals, Statistics};
+pub use statistics::{Amount, Bucket, IndexStatistics, NamespaceStatistics, Retrievals, Statistics};
 pub(crate) use verify::verify;

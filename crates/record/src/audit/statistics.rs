@@ -4,6 +4,7 @@ use ibid_delta::FeatureIndex;
 
 use super::sizes::BodySizes;
 use crate::encode::EncodingReport;
+use crate::index::Unique;
 use crate::latest::Latest;
 use crate::versions::Versions;
 
@@ -67,6 +68,8 @@ pub struct NamespaceStatistics {
     pub latest_retrievals: Retrievals,
     /// Whether the [`Governor`](crate::Governor) gave encoding up.
     pub encoding_stopped: bool,
+    /// Its indexes, in the order in which they were made.
+    pub indexes: Vec<IndexStatistics>,
     /// Chains of two or more records, each a delta of a newer one.
     pub chains: u64,
     /// Records of the longest chain, removed ones included.
@@ -97,6 +100,7 @@ impl NamespaceStatistics {
             retrievals: Retrievals::default(),
             latest_retrievals: Retrievals::default(),
             encoding_stopped: false,
+            indexes: Vec::new(),
             chains: 0,
             chain_longest: 0,
             index_entries: 0,
@@ -112,6 +116,18 @@ impl NamespaceStatistics {
     pub fn stored_bytes(&self) -> u64 {
         self.whole.bytes + self.deltas.bytes + self.obsolete.bytes
     }
+}
+
+/// The contents of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexStatistics {
+    /// Its name.
+    pub name: String,
+    /// Whether each value is of one key at most.
+    pub unique: Unique,
+    /// Values of all keys, with their bytes.
+    pub values: Amount,
 }
 
 /// A number of things, and their bytes.

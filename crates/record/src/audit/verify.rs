@@ -15,10 +15,10 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
     self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
-    FORMAT_WITHOUT_TIMES, KeyEntry, LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry, NextNumbers, PURGED_KEY,
-    Places, PurgedMark, RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry,
-    VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key,
-    version_group_key,
+    FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry,
+    NextNumbers, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP,
+    VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame,
+    split_key, version_group_key,
 };
 
 use super::fault::{
@@ -57,6 +57,9 @@ pub(crate) fn verify(
         position: (0, Digest::default()),
         namespaces: BTreeMap::new(),
         missing_namespace: None,
+        indexes: BTreeMap::new(),
+        missing_index: None,
+        last_row: None,
         faults: Vec::new(),
         faults_total: 0,
         faulty: HashSet::new(),
@@ -66,6 +69,7 @@ pub(crate) fn verify(
     verifier.walk(Table::Meta, Verifier::meta)?;
     verifier.walk(Table::Namespaces, Verifier::namespace)?;
     verifier.walk(Table::Keys, Verifier::key)?;
+    verifier.walk(Table::Indexes, Verifier::index)?;
     verifier.walk(Table::Versions, Verifier::version)?;
     verifier.walk(Table::Records, Verifier::single)?;
     verifier.walk(Table::Blocks, Verifier::block)?;
@@ -96,6 +100,12 @@ struct Verifier<'v> {
     namespaces: BTreeMap<u32, NamespaceCounts>,
     /// The last namespace that has keys and does not exist.
     missing_namespace: Option<u32>,
+    /// Whether each index, by namespace and number, is unique.
+    indexes: BTreeMap<(u32, u8), bool>,
+    /// The last index that has values and does not exist.
+    missing_index: Option<(u32, u8)>,
+    /// The last row of an index that was looked at.
+    last_row: Option<IndexRow>,
     faults: Vec<Fault>,
     faults_total: u64,
     /// The entries with listed faults.
@@ -258,7 +268,20 @@ impl Verifier<'_> {
     fn key(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let damaged = |error| Error::damaged(Table::Keys, stored_key, error);
         let (namespace, key) = split_key(stored_key).map_err(damaged)?;
-        let entry = KeyEntry::decode(stored_key, value).map_err(damaged)?;
+        let (entry, values) = KeyEntry::decode_with_values(stored_key, value).map_err(damaged)?;
+        for (index, value) in values {
+            let key = key.to_vec();
+            let row = IndexRow {
+                namespace,
+                index,
+                value,
+                key,
+            };
+            let (row, _) = row.encode().map_err(damaged)?;
+            if !self.read.contains(Table::Indexes, &row)? {
+                self.fault(Table::Indexes, &row, Problem::Damaged(Damage::Missing));
+            }
+        }
         match self.namespaces.get_mut(&namespace) {
             Some(counts) => {
                 counts.keys += u64::from(!entry.deleted);
@@ -302,6 +325,60 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks an index, or that a key has a value.
+    fn index(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let damaged = |error| Error::damaged(Table::Indexes, stored_key, error);
+        if stored_key.get(4) == Some(&0) {
+            let entry = IndexEntry::decode(stored_key, value).map_err(damaged)?;
+            let Some((namespace, _)) = IndexEntry::split_key(stored_key) else {
+                self.fault(Table::Indexes, stored_key, Problem::Unknown);
+                return Ok(());
+            };
+            if !self.namespaces.contains_key(&namespace) {
+                self.fault(Table::Indexes, stored_key, Problem::NoNamespace);
+            }
+            if self.indexes.insert((namespace, entry.number), entry.unique).is_some() {
+                self.fault(Table::Indexes, stored_key, Problem::Repeated);
+            }
+            return Ok(());
+        }
+        let row = IndexRow::decode(stored_key, value).map_err(damaged)?;
+        let index = (row.namespace, row.index);
+        match self.indexes.get(&index) {
+            Some(true) => {
+                let is_of_one =
+                    |last: &IndexRow| (last.namespace, last.index, &last.value) != (index.0, index.1, &row.value);
+                if !self.last_row.as_ref().is_none_or(is_of_one) {
+                    let field = "keys that have the same value of a unique index";
+                    let (expected, found) = (1, 2);
+                    self.fault(
+                        Table::Indexes,
+                        stored_key,
+                        Problem::Disagrees { field, expected, found },
+                    );
+                }
+            }
+            Some(false) => {}
+            None if self.missing_index == Some(index) => {}
+            None => {
+                self.missing_index = Some(index);
+                self.fault(Table::Indexes, stored_key, Problem::NoIndex);
+            }
+        }
+        let key = key_of(row.namespace, &row.key);
+        let listed = (row.index, row.value.clone());
+        self.last_row = Some(row);
+        // A key whose entry is damaged is noted elsewhere.
+        match lookup::key_entry_with_values(self.read, &key) {
+            Ok(Some((_, values))) if values.contains(&listed) => Ok(()),
+            Ok(_) => {
+                self.fault(Table::Indexes, stored_key, Problem::Stray);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Checks a group of a key's versions. `last_version` is the version before the

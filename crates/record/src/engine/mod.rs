@@ -45,11 +45,13 @@ pub enum Table {
     Chains,
     /// Position → entry of the log.
     Oplog,
+    /// Namespace and name → index; and namespace, index, value and key → nothing more.
+    Indexes,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 10] = [
+    pub const ALL: [Table; 11] = [
         Table::Meta,
         Table::Namespaces,
         Table::Keys,
@@ -60,6 +62,7 @@ impl Table {
         Table::Blocks,
         Table::Chains,
         Table::Oplog,
+        Table::Indexes,
     ];
 
     /// Returns the number of the table in seals, which is part of the format.
@@ -75,6 +78,7 @@ impl Table {
             Table::Blocks => 8,
             Table::Records => 9,
             Table::Oplog => 10,
+            Table::Indexes => 11,
         }
     }
 
@@ -91,6 +95,7 @@ impl Table {
             Table::Blocks => "blocks",
             Table::Chains => "chains",
             Table::Oplog => "oplog",
+            Table::Indexes => "indexes",
         }
     }
 }

@@ -16,8 +16,8 @@ use super::{
 ///
 /// A seal covers the table and the key, so values cannot change places either. Keys are not sealed,
 /// because they are stored in order. Anyone who can read the files can see the keys of records, the
-/// names of namespaces, how long values are, and when they change. Replacing the whole store by an
-/// older copy of it is not noticed.
+/// names of namespaces and indexes, the values of indexes, how long other values are, and when they
+/// change. Replacing the whole store by an older copy of it is not noticed.
 pub struct Sealed<E> {
     engine: E,
     keys: Keys,

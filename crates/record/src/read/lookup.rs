@@ -1,7 +1,7 @@
 //! From a key to the numbers of its records.
 
 use ibid_format::record::{
-    KeyEntry, NEXT_KEY, NextNumbers, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key,
+    IndexValues, KeyEntry, NEXT_KEY, NextNumbers, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key,
 };
 
 use crate::engine::{Read, Table};
@@ -20,6 +20,19 @@ pub(crate) fn next(read: &(impl Read + ?Sized)) -> Result<NextNumbers, Error> {
 pub(crate) fn key_entry(read: &(impl Read + ?Sized), stored_key: &[u8]) -> Result<Option<KeyEntry>, Error> {
     let mut entry = None;
     let mut found = |value: &[u8]| entry = Some(KeyEntry::decode(stored_key, value));
+    read.get(Table::Keys, stored_key, &mut found)?;
+    entry
+        .transpose()
+        .map_err(|error| Error::damaged(Table::Keys, stored_key, error))
+}
+
+/// Returns the entry of a key, given as it is in the table `keys`, and its index values.
+pub(crate) fn key_entry_with_values(
+    read: &(impl Read + ?Sized),
+    stored_key: &[u8],
+) -> Result<Option<(KeyEntry, IndexValues)>, Error> {
+    let mut entry = None;
+    let mut found = |value: &[u8]| entry = Some(KeyEntry::decode_with_values(stored_key, value));
     read.get(Table::Keys, stored_key, &mut found)?;
     entry
         .transpose()

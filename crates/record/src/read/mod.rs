@@ -1,6 +1,7 @@
 //! Reads: from a key to its record, and from a record to its body.
 
 pub(crate) mod frames;
+pub(crate) mod indexes;
 pub(crate) mod lookup;
 mod many;
 pub(crate) mod namespaces;

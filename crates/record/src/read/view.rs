@@ -17,7 +17,7 @@ use crate::time::Time;
 use crate::versions::Version;
 
 /// Keys, or records, that an iterator reads ahead.
-const PAGE: usize = 64;
+pub(super) const PAGE: usize = 64;
 /// Bytes of bodies that an iterator reads ahead, beyond the first record.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -39,9 +39,9 @@ pub struct Record {
 
 /// A snapshot of the engine, read as records of namespaces.
 pub(crate) struct View {
-    engine: Box<dyn engine::Snapshot>,
+    pub(super) engine: Box<dyn engine::Snapshot>,
     generation: Generation,
-    records: Arc<Records>,
+    pub(super) records: Arc<Records>,
 }
 
 impl View {
@@ -51,6 +51,10 @@ impl View {
             generation,
             records,
         }
+    }
+
+    pub(crate) fn engine(&self) -> &dyn engine::Snapshot {
+        &*self.engine
     }
 
     /// Returns the body under a key; [`None`] if the key has none.
@@ -211,7 +215,7 @@ fn misplaced(number: u64) -> Error {
 }
 
 /// Returns the body of the latest version of a key, which must have one.
-fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
+pub(super) fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
     body.ok_or_else(|| misplaced(number))
 }
 

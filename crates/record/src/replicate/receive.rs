@@ -256,6 +256,7 @@ impl Receiver {
                 LogEntry::Namespace { versions_kept, .. } => namespaces.add(*versions_kept),
                 LogEntry::Retention { .. }
                 | LogEntry::Latest { .. }
+                | LogEntry::Index { .. }
                 | LogEntry::Rewrites { .. }
                 | LogEntry::Truncated { .. }
                 | LogEntry::Promoted { .. } => {}
@@ -401,6 +402,7 @@ impl<'s> Namespaces<'s> {
             LogChange::Deletion | LogChange::Removal => Change::Delete,
             LogChange::Purge => Change::Purge,
             LogChange::PurgeVersions { from, to } => Change::PurgeVersions { from, to },
+            LogChange::IndexValues => Change::SetIndexValues,
         };
         let name = format!("number {number}").into();
         let target = Target {
@@ -418,6 +420,7 @@ impl<'s> Namespaces<'s> {
             like,
             time: said.time,
             expires: said.expires,
+            values: said.values.clone(),
         })
     }
 }

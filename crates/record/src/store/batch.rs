@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::index::Index;
 use super::namespace::Namespace;
 use super::shared::Shared;
 use crate::condition::Condition;
@@ -37,6 +38,8 @@ use crate::write::request::{Change, Changes, Operation, Requirement};
 pub struct Batch {
     operations: Vec<(Namespace, Operation)>,
     requirements: Vec<(Namespace, Requirement)>,
+    /// The first value that was given for an index of another namespace.
+    misplaced: Option<Index>,
 }
 
 impl Batch {
@@ -97,6 +100,48 @@ impl Batch {
             && operation.change.body().is_some()
         {
             operation.expires = time.as_millis();
+        }
+        self
+    }
+
+    /// Sets the index values of `key`, which must have a body, without storing a version: to those that
+    /// [`index`](Self::index) gives after this. So a new index learns of keys that are there.
+    ///
+    /// ```
+    /// use ibid_record::{Batch, Options, Store, Unique, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let users = store.namespace("users", Versions::Kept)?;
+    /// users.put(b"1", b"Anna")?;
+    /// let by_name = users.index("name", Unique::No)?;
+    /// let mut batch = Batch::new();
+    /// batch.set_index_values(&users, b"1").index(&by_name, b"Anna");
+    /// store.commit(batch)?;
+    /// assert_eq!((by_name.get(b"Anna")?, users.versions(b"1")?.len()), (Some(b"1".to_vec()), 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_index_values(&mut self, namespace: &Namespace, key: &[u8]) -> &mut Self {
+        self.push(namespace, key, Change::SetIndexValues)
+    }
+
+    /// Lets the key of the last change be found by `value`, at most 4096 bytes, in an index of its namespace. A key may
+    /// have several values in an index, at most 256 in all.
+    ///
+    /// A change that stores a body states all values of its key: the key loses those that it had before. So a body that
+    /// is stored without values is not found by any. Deleting, purging and expiry remove them, too.
+    ///
+    /// In a [unique](crate::Unique::Yes) index the batch is refused if two keys would have the value after it. Two keys
+    /// may exchange their values in one batch.
+    ///
+    /// [`Index`] has an example.
+    pub fn index(&mut self, index: &Index, value: &[u8]) -> &mut Self {
+        match self.operations.last_mut() {
+            Some((namespace, operation)) if namespace.is_same(index.namespace()) => {
+                operation.values.insert((index.number(), value.to_vec()));
+            }
+            Some(_) | None => {
+                self.misplaced.get_or_insert_with(|| index.clone());
+            }
         }
         self
     }
@@ -175,8 +220,14 @@ impl Batch {
     /// Returns the changes and conditions.
     ///
     /// # Errors
-    /// [`Error::ForeignNamespace`] for one in a namespace of another store.
+    /// [`Error::ForeignNamespace`] for one in a namespace of another store; [`Error::ForeignIndex`].
     pub(super) fn into_changes(self, store: &Arc<Shared>) -> Result<Changes, Error> {
+        if let Some(misplaced) = self.misplaced {
+            return Err(Error::ForeignIndex {
+                index: misplaced.name().to_owned(),
+                namespace: misplaced.namespace().name().to_owned(),
+            });
+        }
         Ok(Changes {
             operations: of_store(self.operations, store)?,
             requirements: of_store(self.requirements, store)?,

@@ -3,6 +3,7 @@
 
 mod batch;
 mod folder;
+mod index;
 mod namespace;
 mod options;
 mod shared;
@@ -15,6 +16,7 @@ use std::sync::mpsc::sync_channel;
 
 pub use batch::Batch;
 use ibid_format::slot::Argon2Cost;
+pub use index::Index;
 pub use namespace::Namespace;
 pub use options::{EngineKind, Options};
 pub(crate) use shared::Shared;
@@ -160,7 +162,7 @@ impl Store {
         let command = Command::Namespace(name.clone(), versions);
         match self.shared.ask(command, Durability::Sync)? {
             Outcome::Namespace(number) => Ok(namespace(number)),
-            Outcome::Written(_) | Outcome::Fenced(_) | Outcome::Done => {
+            Outcome::Written(_) | Outcome::Index(_) | Outcome::Fenced(_) | Outcome::Done => {
                 unreachable!("the outcome is of the kind that was asked for")
             }
         }
@@ -209,8 +211,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::ConditionFailed`], [`Error::VersionsNotKept`], [`Error::KeyExists`],
-    /// [`Error::NoSuchKey`], [`Error::OutOfRange`], [`Error::ForeignNamespace`] and
-    /// [`Error::Damaged`], after which nothing was changed. After [`Error::Engine`] and
+    /// [`Error::NoSuchKey`], [`Error::ValueTaken`], [`Error::OutOfRange`], [`Error::ForeignNamespace`],
+    /// [`Error::ForeignIndex`] and [`Error::Damaged`], after which nothing was changed. After [`Error::Engine`] and
     /// [`Error::WriterEnded`] the store must be opened again to see whether it was.
     pub fn commit(&self, batch: Batch) -> Result<Vec<Option<u64>>, Error> {
         self.commit_with(batch, self.shared.durability)

@@ -4,17 +4,21 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use ibid_format::record::IndexValues;
+
+use super::index::Index;
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
+use crate::index::Unique;
 use crate::keys::{KeyFilter, KeyState};
 use crate::latest::Latest;
-use crate::read::namespaces;
 use crate::read::view::{Keys, KeysAsOf, KeysWrittenAfter, Record, Scan, ScanAsOf, WrittenAfter};
+use crate::read::{indexes, namespaces};
 use crate::retention::Retention;
 use crate::time::Time;
 use crate::versions::{Version, Versions};
-use crate::write::request::{Change, Changes, Command, Durability, Operation, Target};
+use crate::write::request::{Change, Changes, Command, Durability, Operation, Outcome, Target};
 
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
@@ -186,6 +190,64 @@ impl Namespace {
     pub fn latest_as(&self) -> Result<Latest, Error> {
         let found = namespaces::by_number(&*self.store.complete_snapshot()?.0, self.number)?;
         Ok(found.map_or(Latest::default(), |(_, entry)| Latest::of(entry.latest)))
+    }
+
+    /// Returns the index of this name, 1 to 255 bytes; makes it if there is none. A namespace has at most 64 indexes,
+    /// and keeps them.
+    ///
+    /// A new index knows no keys. [`Batch::set_index_values`](crate::Batch::set_index_values) adds those that are
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::IndexDiffers`] if it was made with the other setting; [`Error::OutOfRange`] for its name, or if there
+    /// are too many.
+    pub fn index(&self, name: &str, unique: Unique) -> Result<Index, Error> {
+        let name: Arc<str> = name.into();
+        let index = |number| Index::new(self.clone(), name.clone(), number, unique);
+        let all = indexes::all(self.view()?.engine(), self.number)?;
+        if let Some(found) = all.iter().find(|found| *found.name == *name) {
+            found.check(&self.name, unique)?;
+            return Ok(index(found.number));
+        }
+        // Always synced, so that none of its values can be on disk before it.
+        let command = Command::Index(self.target(), name.clone(), unique);
+        match self.store.ask(command, Durability::Sync)? {
+            Outcome::Index(number) => Ok(index(number)),
+            Outcome::Written(_) | Outcome::Namespace(_) | Outcome::Fenced(_) | Outcome::Done => {
+                unreachable!("the outcome is of the kind that was asked for")
+            }
+        }
+    }
+
+    /// Returns the indexes, in the order in which they were made.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # use ibid_record::{Options, Store, Unique, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let users = store.namespace("users", Versions::Kept)?;
+    /// users.index("email", Unique::Yes)?;
+    /// let found = users.indexes()?;
+    /// assert_eq!((found[0].name(), found[0].unique(), found.len()), ("email", Unique::Yes, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn indexes(&self) -> Result<Vec<Index>, Error> {
+        let all = indexes::all(self.view()?.engine(), self.number)?.into_iter();
+        Ok(all
+            .map(|found| Index::new(self.clone(), found.name.into(), found.number, found.unique))
+            .collect())
+    }
+
+    /// Returns the index values of a key, each with the name of its index, in the order in which the indexes were made;
+    /// none if it has no body.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn index_values(&self, key: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        indexes::values_of(self.view()?.engine(), self.number, key)
     }
 
     /// Returns the body under `key`; [`None`] if it has none.
@@ -398,7 +460,7 @@ impl Namespace {
         Ok(WrittenAfter::new(self.view()?, self.number, number))
     }
 
-    fn view(&self) -> Result<OpenView, Error> {
+    pub(super) fn view(&self) -> Result<OpenView, Error> {
         self.store.view()
     }
 
@@ -436,6 +498,7 @@ impl Namespace {
             like: None,
             time: 0,
             expires: 0,
+            values: IndexValues::new(),
         }
     }
 
@@ -452,6 +515,11 @@ impl Namespace {
 
     pub(super) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Returns whether two are the same namespace of the same store.
+    pub(super) fn is_same(&self, other: &Namespace) -> bool {
+        Arc::ptr_eq(&self.store, &other.store) && self.number == other.number
     }
 
     /// Refuses a namespace of another store.

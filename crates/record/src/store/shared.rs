@@ -170,7 +170,7 @@ impl Shared {
         self.activity.give_way(command.bytes() as u64);
         match self.ask(command, durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
-            Outcome::Namespace(_) | Outcome::Fenced(_) | Outcome::Done => {
+            Outcome::Namespace(_) | Outcome::Index(_) | Outcome::Fenced(_) | Outcome::Done => {
                 unreachable!("the outcome is of the kind that was asked for")
             }
         }

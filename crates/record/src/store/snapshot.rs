@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use super::index::Index;
 use super::namespace::Namespace;
 use super::shared::{OpenView, Shared};
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
+use crate::index::{IndexedKey, IndexedRecord};
 use crate::keys::{KeyFilter, KeyState};
+use crate::read::indexes::{self, IndexedKeys, IndexedRecords};
 use crate::read::view::{Keys, KeysAsOf, KeysWrittenAfter, Record, Scan, ScanAsOf, View, WrittenAfter};
 use crate::time::Time;
 use crate::versions::Version;
@@ -235,6 +238,52 @@ impl Snapshot {
         number: u64,
     ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<'_>, Error> {
         Ok(WrittenAfter::new(self.view_of(namespace)?, namespace.number(), number))
+    }
+
+    /// Returns the first key that has a value in an index: see [`Index::get`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn index_get(&self, index: &Index, value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let view = self.view_of(index.namespace())?;
+        indexes::key_of_value(view.engine(), index.namespace().number(), index.of(), value)
+    }
+
+    /// Returns an iterator over the keys whose values in an index are in a range: see [`Index::keys`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each key.
+    pub fn index_keys(
+        &self,
+        index: &Index,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<impl Iterator<Item = Result<IndexedKey, Error>> + use<'_>, Error> {
+        let (view, namespace) = (self.view_of(index.namespace())?, index.namespace().number());
+        Ok(IndexedKeys::new(view, namespace, index.number(), range, direction))
+    }
+
+    /// Returns an iterator over the latest records of the keys whose values in an index are in a range: see
+    /// [`Index::scan`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), for this call and for each record.
+    pub fn index_scan(
+        &self,
+        index: &Index,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<impl Iterator<Item = Result<IndexedRecord, Error>> + use<'_>, Error> {
+        let (view, namespace) = (self.view_of(index.namespace())?, index.namespace().number());
+        Ok(IndexedRecords::new(view, namespace, index.number(), range, direction))
+    }
+
+    /// Returns the index values of a key: see [`Namespace::index_values`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn index_values(&self, namespace: &Namespace, key: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        indexes::values_of(self.view_of(namespace)?.engine(), namespace.number(), key)
     }
 
     /// Refuses a namespace of another store.

@@ -4,11 +4,13 @@
 //! refused writes. So one refused batch does not undo others in the same transaction.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ibid_format::record::{
-    self, Body, KeyEntry, NextNumbers, Record, VersionEntry, VersionGroup, key_of, version_group_key,
+    self, Body, IndexValues, KeyEntry, NextNumbers, Record, VersionEntry, VersionGroup, key_of, version_group_key,
 };
 
+use super::index::{self, RowChanges, ValuesChange};
 use super::request::{Change, Operation, Prior, Requirement, Written};
 use super::{namespace, references};
 use crate::condition::Condition;
@@ -34,6 +36,8 @@ struct KeyChange {
     stored_key: Vec<u8>,
     before: Option<KeyEntry>,
     after: Option<KeyEntry>,
+    /// The index values after it.
+    values: IndexValues,
 }
 
 /// Applies all of `operations`, if all of `requirements` hold. Records without a time of their own get `now`,
@@ -48,27 +52,83 @@ pub(crate) fn apply_batch(
     requirements: &[Requirement],
 ) -> Result<Vec<Option<Written>>, Failure> {
     let mut numbers = *next;
-    let changes = plan(transaction, &mut numbers, now, operations, requirements).map_err(Failure::Refused)?;
+    let plan = plan(transaction, &mut numbers, now, operations, requirements).map_err(Failure::Refused)?;
+    let Plan { changes, rows } = plan;
     let mut written = Vec::with_capacity(changes.len());
     for (change, operation) in changes.iter().zip(operations) {
         written.push(write(transaction, records, change, operation).map_err(Failure::Undone)?);
     }
+    rows.write(transaction).map_err(Failure::Undone)?;
     *next = numbers;
     Ok(written)
+}
+
+/// What a batch does.
+struct Plan {
+    /// For each operation.
+    changes: Vec<KeyChange>,
+    /// Of indexes, for all operations together.
+    rows: RowChanges,
 }
 
 /// The entries of the keys of a batch, as they are after the operations that were planned.
 struct Planned<'r> {
     read: &'r dyn Read,
-    changed: HashMap<Vec<u8>, Option<KeyEntry>>,
+    changed: HashMap<Vec<u8>, PlannedKey>,
+}
+
+struct PlannedKey {
+    entry: Option<KeyEntry>,
+    values: IndexValues,
+    /// The index values before the batch.
+    values_before: IndexValues,
 }
 
 impl Planned<'_> {
     fn entry(&self, stored_key: &[u8]) -> Result<Option<KeyEntry>, Error> {
         match self.changed.get(stored_key) {
-            Some(entry) => Ok(*entry),
+            Some(planned) => Ok(planned.entry),
             None => lookup::key_entry(self.read, stored_key),
         }
+    }
+
+    /// Returns a key that an operation is about.
+    fn key(&mut self, stored_key: &[u8]) -> Result<&mut PlannedKey, Error> {
+        match self.changed.entry(stored_key.to_vec()) {
+            Entry::Occupied(planned) => Ok(planned.into_mut()),
+            Entry::Vacant(place) => {
+                let found = lookup::key_entry_with_values(self.read, stored_key)?;
+                let (entry, values) = found.map_or((None, IndexValues::new()), |(entry, values)| (Some(entry), values));
+                Ok(place.insert(PlannedKey {
+                    entry,
+                    values_before: values.clone(),
+                    values,
+                }))
+            }
+        }
+    }
+
+    /// Returns the changes of indexes that follow.
+    fn rows(&self) -> Result<RowChanges, Error> {
+        let mut changes = Vec::new();
+        for (
+            stored_key,
+            PlannedKey {
+                values, values_before, ..
+            },
+        ) in &self.changed
+        {
+            if values != values_before {
+                changes.push(ValuesChange {
+                    stored_key,
+                    before: values_before,
+                    after: values,
+                });
+            }
+        }
+        // So that of several values that are taken, it is always the same that is told.
+        changes.sort_unstable_by_key(|change| change.stored_key);
+        RowChanges::of(self.read, &changes)
     }
 }
 
@@ -78,7 +138,7 @@ fn plan(
     now: u64,
     operations: &[Operation],
     requirements: &[Requirement],
-) -> Result<Vec<KeyChange>, Error> {
+) -> Result<Plan, Error> {
     let mut planned = Planned {
         read,
         changed: HashMap::new(),
@@ -91,18 +151,27 @@ fn plan(
         }
         check_length("record key", operation.key.len(), record::KEY_BYTES_MAX)?;
         check_length("record body", operation.body_bytes(), record::BODY_BYTES_MAX)?;
+        index::check(operation)?;
         let stored_key = key_of(operation.target.number, &operation.key);
-        let before = planned.entry(&stored_key)?;
+        let key = planned.key(&stored_key)?;
+        let before = key.entry;
         let after = entry_after(operation, before, next, now)?;
-        planned.changed.insert(stored_key.clone(), after);
+        key.entry = after;
+        if !matches!(operation.change, Change::PurgeVersions { .. }) {
+            // What an operation does not state is gone: it may be of a body that is replaced.
+            key.values.clone_from(&operation.values);
+        }
+        let values = key.values.clone();
         changes.push(KeyChange {
             stored_key,
             before,
             after,
+            values,
         });
     }
     requirements.try_for_each(|requirement| check(&planned, requirement))?;
-    Ok(changes)
+    let rows = planned.rows()?;
+    Ok(Plan { changes, rows })
 }
 
 /// Refuses a key that is in another state than is required.
@@ -149,9 +218,12 @@ fn entry_after(
     let live = before.is_some_and(|entry| !entry.deleted);
     match operation.change {
         Change::Insert(_) if live => return Err(Error::KeyExists { namespace, key }),
-        Change::Update(_) | Change::Delete if !live => return Err(Error::NoSuchKey { namespace, key }),
+        Change::Update(_) | Change::Delete | Change::SetIndexValues if !live => {
+            return Err(Error::NoSuchKey { namespace, key });
+        }
         Change::Purge if before.is_none() => return Err(Error::NoSuchKey { namespace, key }),
         Change::Purge => return Ok(None),
+        Change::SetIndexValues => return Ok(before),
         Change::PurgeVersions { from, to } => {
             let before = before.ok_or(Error::NoSuchKey { namespace, key })?;
             return after_purge(operation, before, from, to).map(Some);
@@ -245,6 +317,10 @@ fn write(
     change: &KeyChange,
     operation: &Operation,
 ) -> Result<Option<Written>, Error> {
+    if let (Change::SetIndexValues, Some(entry)) = (&operation.change, &change.after) {
+        put_entry(transaction, &change.stored_key, entry, &change.values)?;
+        return Ok(None);
+    }
     if let Some(before) = &change.before
         && (change.after.is_none() || !operation.target.versions_kept)
     {
@@ -257,7 +333,7 @@ fn write(
     };
     if let (Change::PurgeVersions { from, to }, Some(before)) = (&operation.change, &change.before) {
         purge_versions(transaction, records, before, after, (*from, *to))?;
-        put_entry(transaction, &change.stored_key, after)?;
+        put_entry(transaction, &change.stored_key, after, &change.values)?;
         return Ok(None);
     }
     if operation.expires > 0 {
@@ -276,15 +352,20 @@ fn write(
     if after.versions > 1 {
         add_version(transaction, after, change.before.as_ref())?;
     }
-    put_entry(transaction, &change.stored_key, after)?;
+    put_entry(transaction, &change.stored_key, after, &change.values)?;
     Ok(Some(Written {
         number: after.latest,
         prior: prior(transaction, change, operation, after.latest)?,
     }))
 }
 
-fn put_entry(transaction: &mut dyn Transaction, stored_key: &[u8], entry: &KeyEntry) -> Result<(), Error> {
-    let value = entry.encode(stored_key);
+fn put_entry(
+    transaction: &mut dyn Transaction,
+    stored_key: &[u8],
+    entry: &KeyEntry,
+    values: &IndexValues,
+) -> Result<(), Error> {
+    let value = entry.encode_with_values(stored_key, values);
     let value = value.map_err(|error| Error::damaged(Table::Keys, stored_key, error))?;
     Ok(transaction.put(Table::Keys, stored_key, &value)?)
 }

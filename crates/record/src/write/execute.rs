@@ -8,9 +8,10 @@ use ibid_format::record::{
 
 use super::apply::Failure;
 use super::request::{Changes, Command, EncodedBatch, Expirations, LogCommand, Outcome, Rewrite, Target};
-use super::{apply, block, namespace, oplog, references, replay, rewrite, transfer, truncate};
+use super::{apply, block, index, namespace, oplog, references, replay, rewrite, transfer, truncate};
 use crate::engine::{Table, Transaction};
 use crate::error::Error;
+use crate::index::Unique;
 use crate::log::state;
 use crate::read::lookup;
 use crate::read::records::Records;
@@ -37,6 +38,7 @@ pub(crate) fn execute(
     match command {
         Command::Batch(changes) => batch(transaction, records, state, changes),
         Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
+        Command::Index(target, name, unique) => find_or_make_index(transaction, state, target, name, *unique),
         Command::SetRetention(target, retention) => set_retention(transaction, state, target, *retention),
         Command::SetLatest(target, latest) => set_latest(transaction, state, target, *latest),
         Command::Expire(expirations) => expire(transaction, records, state, expirations),
@@ -101,6 +103,30 @@ fn find_or_make_namespace(
         }
     }
     Ok(Outcome::Namespace(number))
+}
+
+fn find_or_make_index(
+    transaction: &mut dyn Transaction,
+    state: &mut State,
+    target: &Target,
+    name: &str,
+    unique: Unique,
+) -> Result<Outcome, Failure> {
+    let namespace = target.number;
+    let found = index::find_or_make(transaction, namespace, &target.name, name, unique)?;
+    if found.is_new {
+        // Only a primary makes an index; a replica may find one.
+        state::check_primary(state.log.as_ref()).map_err(Failure::Undone)?;
+        if let Some(log) = &mut state.log {
+            let entry = LogEntry::Index {
+                namespace,
+                unique: unique == Unique::Yes,
+                name: name.to_owned(),
+            };
+            oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
+        }
+    }
+    Ok(Outcome::Index(found.number))
 }
 
 fn set_retention(

@@ -9,6 +9,7 @@ pub(crate) mod block;
 pub(crate) mod execute;
 pub(crate) mod feed;
 pub(crate) mod handle;
+pub(crate) mod index;
 pub(crate) mod namespace;
 pub(crate) mod oplog;
 pub(crate) mod places;

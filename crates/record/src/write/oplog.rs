@@ -90,11 +90,11 @@ pub(crate) fn check_size(log: Option<&LogState>, operations: &[Operation]) -> Re
     if log.is_none() {
         return Ok(());
     }
-    let keys: usize = operations.iter().map(|operation| operation.key.len() + 48).sum();
+    let keys: usize = operations.iter().map(|operation| operation.key_bytes() + 48).sum();
     let bodies: usize = operations.iter().map(Operation::body_bytes).sum();
     for (field, found, max) in [
         (
-            "bytes of the keys of a batch in a store with a log",
+            "bytes of the keys and index values of a batch in a store with a log",
             keys,
             KEYS_BYTES_MAX,
         ),
@@ -126,6 +126,7 @@ pub(crate) fn log_batch(
         // What removes a record has none of its own.
         time: written.as_ref().map_or(0, |_| operation.time),
         expires: operation.expires,
+        values: operation.values.clone(),
         key: operation.key.clone(),
     });
     let operations = logged.collect();
@@ -152,6 +153,7 @@ pub(crate) fn logged_change(operation: &Operation, written: Option<&Written>) ->
         (Change::Delete, Some(_)) => LogChange::Deletion,
         (Change::Delete, None) => LogChange::Removal,
         (&Change::PurgeVersions { from, to }, _) => LogChange::PurgeVersions { from, to },
+        (Change::SetIndexValues, _) => LogChange::IndexValues,
         _ => LogChange::Purge,
     }
 }

@@ -9,9 +9,10 @@ use ibid_format::record::{LogEntry, LogOperation, LogState, NextNumbers, Role, b
 
 use super::apply::{self, Failure};
 use super::request::{ReceivedEntries, ReceivedEntry, Rewrite};
-use super::{namespace, oplog, rewrite, truncate};
+use super::{index, namespace, oplog, rewrite, truncate};
 use crate::engine::{Read, Table, Transaction};
 use crate::error::Error;
+use crate::index::Unique;
 use crate::read::records::Records;
 use crate::versions::Versions;
 
@@ -91,6 +92,19 @@ fn replay_entry(
                 return Err(diverged(position, "the namespace exists already"));
             }
         }
+        LogEntry::Index {
+            namespace,
+            unique,
+            name,
+        } => {
+            let (number, unique) = (*namespace, Unique::from_unique(*unique));
+            if !index::find_or_make(transaction, number, "", name, unique)
+                .map_err(undone)?
+                .is_new
+            {
+                return Err(diverged(position, "the index exists already"));
+            }
+        }
         LogEntry::Rewrites { interval, rewrites } => {
             let mut known = Interval::ALL.into_iter();
             let interval = known.find(|known| known.positions() == u32::from(*interval));
@@ -124,7 +138,11 @@ fn replay_batch(
 ) -> Result<(), Failure> {
     let operations = &received.operations;
     // The primary did them, so what it required was so.
-    let written = apply::apply_batch(transaction, records, next, time, operations, &[]).map_err(undone)?;
+    let written = apply::apply_batch(transaction, records, next, time, operations, &[]);
+    let written = written.map_err(|failure| match failure {
+        Failure::Refused(Error::ValueTaken { .. }) => diverged(position, "an index value is of another key"),
+        failure => undone(failure),
+    })?;
     let mut done = operations.iter().zip(&written).zip(logged);
     let same = |((operation, written), logged): ((_, &Option<_>), &LogOperation)| {
         oplog::is_same(oplog::logged_change(operation, written.as_ref()), logged.change)

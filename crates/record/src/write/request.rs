@@ -5,13 +5,14 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ibid_format::record::{
-    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, LatestEntry, LogEntry, LogState, Place, PurgedMark,
+    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, IndexValues, LatestEntry, LogEntry, LogState, Place, PurgedMark,
     RetentionEntry,
 };
 
 use crate::condition::Condition;
 use crate::engine::Table;
 use crate::error::Error;
+use crate::index::Unique;
 use crate::read::records::StoredBody;
 use crate::versions::Versions;
 
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Batch(Changes),
     /// Find the namespace of this name, or make it.
     Namespace(Arc<str>, Versions),
+    /// Find the index of this name, or make it.
+    Index(Target, Arc<str>, Unique),
     /// Set what a namespace keeps.
     SetRetention(Target, RetentionEntry),
     /// Set how the latest versions of a namespace are stored.
@@ -74,6 +77,7 @@ impl Command {
                 operations.map(Operation::body_bytes).sum()
             }
             Command::Namespace(..)
+            | Command::Index(..)
             | Command::SetRetention(..)
             | Command::SetLatest(..)
             | Command::Expire(_)
@@ -93,6 +97,7 @@ impl Command {
             Command::Log(LogCommand::StorePart(_)) => PART_BYTES,
             Command::Log(_) | Command::Rebase(_) | Command::Expire(_) => self.bytes(),
             Command::Namespace(..)
+            | Command::Index(..)
             | Command::SetRetention(..)
             | Command::SetLatest(..)
             | Command::ForgetPurges(_)
@@ -112,6 +117,8 @@ pub(crate) enum Outcome {
     Written(Vec<Option<Written>>),
     /// The number of a namespace.
     Namespace(u32),
+    /// The number of an index.
+    Index(u8),
     /// The epoch for which the store was fenced before; [`None`] if it was not.
     Fenced(Option<u64>),
     Done,
@@ -164,11 +171,19 @@ pub(crate) struct Operation {
     pub(crate) time: u64,
     /// When the record expires, milliseconds since 1970; 0 if it does not.
     pub(crate) expires: u64,
+    /// The index values that the key has from then on.
+    pub(crate) values: IndexValues,
 }
 
 impl Operation {
     pub(crate) fn body_bytes(&self) -> usize {
         self.change.body().map_or(0, <[u8]>::len)
+    }
+
+    /// Returns about how many bytes its keys take in the log: its own and its index values.
+    pub(crate) fn key_bytes(&self) -> usize {
+        let values = self.values.iter().map(|(_, value)| value.len() + 4);
+        self.key.len() + values.sum::<usize>()
     }
 }
 
@@ -192,6 +207,8 @@ pub(crate) enum Change {
         from: u32,
         to: u32,
     },
+    /// Set the index values of a key that has a body, without a new version.
+    SetIndexValues,
 }
 
 impl Change {
@@ -199,7 +216,7 @@ impl Change {
     pub(crate) fn body(&self) -> Option<&[u8]> {
         match self {
             Change::Insert(body) | Change::Update(body) | Change::Put(body) => Some(body),
-            Change::Delete | Change::Purge | Change::PurgeVersions { .. } => None,
+            Change::Delete | Change::Purge | Change::PurgeVersions { .. } | Change::SetIndexValues => None,
         }
     }
 }
@@ -335,7 +352,7 @@ pub(crate) struct TransferPart {
 
 /// The tables that a transfer contains, with their numbers in messages, in the order in which they
 /// are sent. Of `meta` only the numbers that come next are sent.
-pub(crate) const TRANSFERRED_TABLES: [(u8, Table); 7] = [
+pub(crate) const TRANSFERRED_TABLES: [(u8, Table); 8] = [
     (1, Table::Namespaces),
     (2, Table::Keys),
     (3, Table::Versions),
@@ -343,4 +360,5 @@ pub(crate) const TRANSFERRED_TABLES: [(u8, Table); 7] = [
     (5, Table::Oplog),
     (6, Table::Records),
     (7, Table::Meta),
+    (8, Table::Indexes),
 ];

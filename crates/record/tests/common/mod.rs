@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ibid_format::record::{self, BlockFrameDecoder, Body, KeyEntry, LogState, Places, References, VersionGroup};
 use ibid_record::engine::{Commit, Direction, Engine, Redb, Table, Transaction};
-use ibid_record::{Batch, Error, KeyFilter, KeyState, Namespace, Retention, Snapshot, Store, Time, Versions};
+use ibid_record::{Batch, Error, KeyFilter, KeyState, Namespace, Retention, Snapshot, Store, Time, Unique, Versions};
 
 /// The history of one key: its versions.
 pub(crate) type Life = Vec<Stored>;
@@ -27,7 +27,15 @@ pub(crate) struct Stored {
     /// 0 if it does not expire.
     pub(crate) expires: u64,
     pub(crate) purged: bool,
+    /// The index values of the key, if it is the latest version: each with the place of its index.
+    pub(crate) values: Values,
 }
+
+/// Index values, each with the place of its index in [`INDEXES`].
+pub(crate) type Values = BTreeSet<(usize, Vec<u8>)>;
+
+/// The indexes of each namespace.
+pub(crate) const INDEXES: [(&str, Unique); 2] = [("some", Unique::No), ("one", Unique::Yes)];
 
 /// Two namespaces: the first keeps versions, the second does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +54,8 @@ pub(crate) struct Op {
     pub(crate) time: Option<u64>,
     /// When it expires; 0 if it does not.
     pub(crate) expires: u64,
+    /// The index values that it gives the key.
+    pub(crate) values: Values,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +67,15 @@ pub(crate) enum Kind {
     Purge,
     /// Purges versions.
     PurgeVersions(u32, u32),
+    /// Sets the index values.
+    SetValues,
+}
+
+impl Kind {
+    /// Returns whether it gives the key index values.
+    pub(crate) fn has_values(self) -> bool {
+        matches!(self, Kind::Insert | Kind::Update | Kind::Put | Kind::SetValues)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -67,6 +86,7 @@ pub(crate) enum Refusal {
     OutOfRange,
     LatestStays,
     TimeRunsBackward,
+    ValueTaken,
 }
 
 impl Refusal {
@@ -78,6 +98,7 @@ impl Refusal {
             Error::OutOfRange { .. } => Refusal::OutOfRange,
             Error::LatestStays { .. } => Refusal::LatestStays,
             Error::TimeRunsBackward { .. } => Refusal::TimeRunsBackward,
+            Error::ValueTaken { .. } => Refusal::ValueTaken,
             error => panic!("{error}"),
         }
     }
@@ -105,7 +126,7 @@ impl Model {
                 .is_some_and(|life| life.last().is_some_and(|latest| latest.body.is_some()));
             match op.kind {
                 Kind::Insert if live => return Err(Refusal::KeyExists),
-                Kind::Update | Kind::Delete if !live => return Err(Refusal::NoSuchKey),
+                Kind::Update | Kind::Delete | Kind::SetValues if !live => return Err(Refusal::NoSuchKey),
                 Kind::Purge | Kind::PurgeVersions(..) if life.is_none() => return Err(Refusal::NoSuchKey),
                 Kind::PurgeVersions(..) if !keeps => return Err(Refusal::VersionsNotKept),
                 Kind::PurgeVersions(from, to) if from == 0 || to < from => return Err(Refusal::OutOfRange),
@@ -117,6 +138,11 @@ impl Model {
                 }
                 let purged = &mut life[from as usize - 1..to as usize];
                 purged.iter_mut().for_each(|version| version.purged = true);
+                continue;
+            }
+            if op.kind == Kind::SetValues {
+                let life = space.get_mut(&op.key).unwrap();
+                life.last_mut().unwrap().values.clone_from(&op.values);
                 continue;
             }
             let removes = op.kind == Kind::Purge || op.kind == Kind::Delete && !keeps;
@@ -133,13 +159,36 @@ impl Model {
                 let body = (op.kind != Kind::Delete).then(|| op.body.clone());
                 space.entry(op.key.clone()).or_default().push(Stored {
                     expires: if body.is_some() { op.expires } else { 0 },
+                    values: if body.is_some() {
+                        op.values.clone()
+                    } else {
+                        Values::new()
+                    },
                     body,
                     time: op.time,
                     ..Stored::default()
                 });
             }
         }
+        for space in 0..2 {
+            let rows = model.rows(space, 1);
+            if rows.windows(2).any(|rows| rows[0].0 == rows[1].0) {
+                return Err(Refusal::ValueTaken);
+            }
+        }
         Ok(model)
+    }
+
+    /// Returns the values in an index of a namespace, each with its key.
+    pub(crate) fn rows(&self, space: usize, index: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut rows = Vec::new();
+        for (key, life) in &self.spaces[space] {
+            let latest = life.last().unwrap();
+            let of_index = latest.values.iter().filter(|(of, _)| *of == index);
+            rows.extend(of_index.map(|(_, value)| (value.clone(), key.clone())));
+        }
+        rows.sort();
+        rows
     }
 
     /// Gives numbers to the records of `ops` that are still there. Each key has as many versions
@@ -206,10 +255,16 @@ impl Model {
 }
 
 pub(crate) fn open_spaces(store: &Store) -> [Namespace; 2] {
-    [
+    let spaces = [
         store.namespace("kept", Versions::Kept).unwrap(),
         store.namespace("latest", Versions::Latest).unwrap(),
-    ]
+    ];
+    for space in &spaces {
+        for (name, unique) in INDEXES {
+            space.index(name, unique).unwrap();
+        }
+    }
+    spaces
 }
 
 pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
@@ -223,7 +278,9 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
             Kind::Delete => batch.delete(space, &op.key),
             Kind::Purge => batch.purge(space, &op.key),
             Kind::PurgeVersions(from, to) => batch.purge_versions(space, &op.key, from..=to),
+            Kind::SetValues => batch.set_index_values(space, &op.key),
         };
+        add_values(&mut batch, space, op);
         if let Some(time) = op.time {
             batch.at(at(time));
         }
@@ -232,6 +289,14 @@ pub(crate) fn batch(spaces: &[Namespace; 2], ops: &[Op]) -> Batch {
         }
     }
     batch
+}
+
+/// Gives the last change the values of an operation.
+pub(crate) fn add_values(batch: &mut Batch, space: &Namespace, op: &Op) {
+    for (index, value) in &op.values {
+        let (name, unique) = INDEXES[*index];
+        batch.index(&space.index(name, unique).unwrap(), value);
+    }
 }
 
 pub(crate) fn at(millis: u64) -> Time {
@@ -342,12 +407,65 @@ pub(crate) fn assert_same(snapshot: &Snapshot, spaces: &[Namespace; 2], model: &
             }
         }
 
+        assert_same_indexes(snapshot, space, model, index);
+
         let in_order: Vec<_> = snapshot.written_after(space, 0).unwrap().map(Result::unwrap).collect();
         assert!(in_order.is_sorted_by_key(|record| record.number));
         let mut by_key: Vec<_> = in_order.into_iter().map(|record| (record.key, record.body)).collect();
         by_key.sort();
         live.reverse();
         assert_eq!(by_key, live);
+    }
+}
+
+/// Checks that a snapshot finds keys by their values as the model does.
+fn assert_same_indexes(snapshot: &Snapshot, space: &Namespace, model: &Model, place: usize) {
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let indexes = space.indexes().unwrap();
+    for (number, (name, unique)) in INDEXES.into_iter().enumerate() {
+        let mut rows = model.rows(place, number);
+        let Some(index) = indexes.iter().find(|index| index.name() == name) else {
+            assert_eq!(rows, []);
+            continue;
+        };
+        assert_eq!(index.unique(), unique);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let keys = snapshot.index_keys(index, everything, direction).unwrap();
+            let keys: Vec<_> = keys
+                .map(|found| found.map(|found| (found.value, found.key)).unwrap())
+                .collect();
+            assert_eq!(keys, rows, "{name}");
+            let records = snapshot
+                .index_scan(index, everything, direction)
+                .unwrap()
+                .map(Result::unwrap);
+            for (found, (value, key)) in records.zip(&rows) {
+                let body = snapshot.get(space, key).unwrap().unwrap();
+                assert_eq!(
+                    (&found.value, &found.record.key, &found.record.body),
+                    (value, key, &body)
+                );
+                assert_eq!(
+                    snapshot.latest(space, key).unwrap().unwrap().number,
+                    found.record.number
+                );
+            }
+            assert_eq!(
+                snapshot.index_scan(index, everything, direction).unwrap().count(),
+                rows.len()
+            );
+            rows.reverse();
+        }
+        for (value, _) in &rows {
+            let expected = rows.iter().find(|(of, _)| of == value).map(|(_, key)| key.clone());
+            assert_eq!(snapshot.index_get(index, value).unwrap(), expected);
+        }
+        assert_eq!(snapshot.index_get(index, b"absent").unwrap(), None);
+    }
+    for (key, life) in &model.spaces[place] {
+        let values = life.last().unwrap().values.iter();
+        let values = values.map(|(index, value)| (INDEXES[*index].0.to_owned(), value.clone()));
+        assert_eq!(snapshot.index_values(space, key).unwrap(), values.collect::<Vec<_>>());
     }
 }
 
@@ -537,12 +655,13 @@ pub(crate) fn assert_counted(engine: &dyn Engine) {
 }
 
 /// Tables that are the same byte for byte in replicas of a store, where nothing is compressed.
-const SAME: [Table; 6] = [
+const SAME: [Table; 7] = [
     Table::Namespaces,
     Table::Keys,
     Table::Versions,
     Table::References,
     Table::Oplog,
+    Table::Indexes,
     Table::Records,
 ];
 

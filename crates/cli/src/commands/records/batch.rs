@@ -8,7 +8,7 @@ use ibid_terminal::number::size;
 use ibid_terminal::{Line, Lines};
 
 use super::batch_line::{Action, BatchLine};
-use super::{no_namespace, open_store_or_make};
+use super::{indexes, no_namespace, open_store_or_make};
 use crate::allocator;
 use crate::args::{BatchArgs, NewRecordsArgs};
 use crate::commands::open::Context;
@@ -45,13 +45,21 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
             conditions += 1;
         }
         match action {
-            Action::Put { body, time, expire_at } => {
+            Action::Put {
+                body,
+                time,
+                expire_at,
+                index,
+            } => {
                 batch.put(namespace, &key, body);
                 if let Some(time) = time {
                     batch.at(time);
                 }
                 if let Some(time) = expire_at {
                     batch.expire_at(time);
+                }
+                for (name, value) in index {
+                    batch.index(&indexes::find(namespace, &name)?, value.as_bytes());
                 }
                 &mut batch
             }

@@ -3,10 +3,11 @@
 //! A field that is unknown, or null, is an error: a condition that is lost through a misspelt name
 //! would let a batch change what it must not.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 
-use ibid_format::record::{BODY_BYTES_MAX, KEY_BYTES_MAX};
+use ibid_format::record::{BODY_BYTES_MAX, INDEX_VALUE_BYTES_MAX, KEY_BYTES_MAX};
 use ibid_record::{Condition, Time};
 use ibid_terminal::json::bytes_of_hex;
 use serde::Deserialize;
@@ -31,6 +32,8 @@ pub(super) enum Action {
         body: Vec<u8>,
         time: Option<Time>,
         expire_at: Option<Time>,
+        /// Values to find it by, each with the name of its index.
+        index: Vec<(String, String)>,
     },
     Delete,
     /// All versions, or those from the first to the last.
@@ -74,6 +77,16 @@ struct Fields {
     expire_at: Option<Moment>,
     #[serde(default, deserialize_with = "not_null")]
     versions: Option<(u32, u32)>,
+    #[serde(default, deserialize_with = "not_null")]
+    index: Option<BTreeMap<String, IndexTexts>>,
+}
+
+/// One value, or several.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected text, or an array of texts, for each index")]
+enum IndexTexts {
+    One(String),
+    Several(Vec<String>),
 }
 
 fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
@@ -116,11 +129,19 @@ impl BatchLine {
         if fields.action != Do::Put && (time.is_some() || expire_at.is_some()) {
             return Err("there is a time, and nothing to put".to_owned());
         }
+        if fields.action != Do::Put && fields.index.is_some() {
+            return Err("there are values of indexes, and nothing to put".to_owned());
+        }
         if fields.action != Do::Purge && fields.versions.is_some() {
             return Err("there are versions, and nothing to purge".to_owned());
         }
         let action = match (fields.action, body) {
-            (Do::Put, Some(body)) => Action::Put { body, time, expire_at },
+            (Do::Put, Some(body)) => Action::Put {
+                body,
+                time,
+                expire_at,
+                index: index_values(fields.index.unwrap_or_default())?,
+            },
             (Do::Put, None) => return Err("there is no field \"body\" to put".to_owned()),
             (_, Some(_)) => return Err("there is a body, and nothing to put".to_owned()),
             (Do::Delete, None) => Action::Delete,
@@ -146,7 +167,7 @@ impl BatchLine {
     /// Returns the bytes of its key and body.
     pub(super) fn bytes(&self) -> u64 {
         let body = match &self.action {
-            Action::Put { body, .. } => body.len(),
+            Action::Put { body, index, .. } => body.len() + index.iter().map(|(_, value)| value.len()).sum::<usize>(),
             Action::Delete | Action::Purge(_) | Action::Require => 0,
         };
         (self.key.len() + body) as u64
@@ -157,6 +178,26 @@ impl BatchLine {
         matches!(self.action, Action::Put { .. } | Action::Require)
             && matches!(self.condition, None | Some(Condition::Absent))
     }
+}
+
+/// Returns the values of all indexes.
+fn index_values(given: BTreeMap<String, IndexTexts>) -> Result<Vec<(String, String)>, String> {
+    let mut all = Vec::new();
+    for (index, texts) in given {
+        let texts = match texts {
+            IndexTexts::One(text) => vec![text],
+            IndexTexts::Several(texts) => texts,
+        };
+        for text in texts {
+            within(
+                &format!("the value of index {index:?}"),
+                text.len(),
+                INDEX_VALUE_BYTES_MAX,
+            )?;
+            all.push((index.clone(), text));
+        }
+    }
+    Ok(all)
 }
 
 /// Bytes from hexadecimal digits.
@@ -239,6 +280,7 @@ mod tests {
             body: body.to_vec(),
             time: None,
             expire_at: None,
+            index: Vec::new(),
         };
         for (text, expected) in [
             (
@@ -273,6 +315,22 @@ mod tests {
                         body: Vec::new(),
                         time: Time::from_millis(1000).ok(),
                         expire_at: Time::from_millis(2000).ok(),
+                        index: Vec::new(),
+                    },
+                ),
+            ),
+            (
+                r#"{"do": "put", "key": "a", "body": "", "index": {"tags": ["b", "c"], "by": "anna", "none": []}}"#,
+                line(
+                    b"a",
+                    None,
+                    Action::Put {
+                        body: Vec::new(),
+                        time: None,
+                        expire_at: None,
+                        index: [("by", "anna"), ("tags", "b"), ("tags", "c")]
+                            .map(|(index, value)| (index.to_owned(), value.to_owned()))
+                            .into(),
                     },
                 ),
             ),
@@ -319,6 +377,11 @@ mod tests {
                 "duplicate field",
             ),
             (r#"{"do": "delete", "key": "a", "body": ""}"#, "nothing to put"),
+            (r#"{"do": "delete", "key": "a", "index": {}}"#, "nothing to put"),
+            (
+                r#"{"do": "put", "key": "a", "body": "", "index": {"by": 1}}"#,
+                "expected text, or an array of texts",
+            ),
             (r#"{"do": "require", "key": "a"}"#, "found neither"),
             (
                 r#"{"do": "delete", "key": "a", "time": "1970-01-01T00:00:01Z"}"#,

@@ -14,6 +14,7 @@ use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Fields, Line, LineRecord, Lines, escape};
 
 use super::compact::{self, left_by};
+use super::indexes::{self, FieldIndexes};
 use super::unique::{self, FirstKeys};
 use super::{open_or_make, place, size_on_disk};
 use crate::allocator;
@@ -46,6 +47,11 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     let mut lines = lines?;
     watch.expect(lines.file_bytes);
     let (store, namespace) = open_or_make(context, &args.place, &args.new, None)?;
+    let indexes = FieldIndexes::open(&namespace, &args.index, &args.unique_index)?;
+    let has_indexes = args.index.is_empty() && args.unique_index.is_empty() && !namespace.indexes()?.is_empty();
+    if has_indexes {
+        print::not_indexed(namespace.name());
+    }
     allocator::loaded_up_to(0);
     let started = Instant::now();
     let mut loader = Loader {
@@ -57,6 +63,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
             let (key, body, time) = (args.key.clone(), args.body.clone(), args.time.clone());
             Fields::Named { key, body, time }
         },
+        indexes,
         strict: args.strict,
         batch_bytes: BATCH_BYTES.min(memory / 16) as usize,
         pending: Pending::default(),
@@ -132,6 +139,10 @@ impl Ended {
             Ended::AtTheEnd => Ok(()),
             Ended::Stopped => Err(Failure::Interrupted(stored.into())),
             Ended::Unreadable(source) => Err(Failure::local("read", &args.file, source).after(stored)),
+            // Of other lines something may be stored, so it is not that nothing was changed.
+            Ended::Failed(Failure::Records(error @ Error::ValueTaken { .. })) => {
+                Err(Failure::Fatal(format!("{error}; {stored}")))
+            }
             Ended::Failed(cause) => Err(cause.after(stored)),
             Ended::BadLine(BadLine { line, problem }) => {
                 Err(Failure::Fatal(format!("line {line}: {problem}; {stored}")))
@@ -221,6 +232,7 @@ struct Loader<'l> {
     namespace: &'l Namespace,
     monitor: &'l Monitor,
     fields: Fields,
+    indexes: FieldIndexes,
     strict: bool,
     batch_bytes: usize,
     pending: Pending,
@@ -332,6 +344,7 @@ impl Loader<'_> {
         // The store would refuse the whole batch.
         within("the key", key.len(), KEY_BYTES_MAX)?;
         within("the body", body.len(), BODY_BYTES_MAX)?;
+        let values = self.indexes.values(line)?;
         let Pending {
             batch,
             since,
@@ -339,13 +352,14 @@ impl Loader<'_> {
             amount,
             ..
         } = &mut self.pending;
-        *bytes_held += key.len() + body.len();
+        *bytes_held += key.len() + body.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>();
         amount.records += 1;
         amount.bytes += body.len() as u64;
         batch.put(self.namespace, &key, body);
         if let Some(time) = time {
             batch.at(time);
         }
+        indexes::add(batch, &values);
         self.first_keys.note(self.namespace, &key);
         since.get_or_insert_with(Instant::now);
         Ok(true)

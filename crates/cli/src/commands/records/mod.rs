@@ -6,7 +6,10 @@ mod compact;
 mod connect;
 mod delete;
 mod expire;
+mod find;
 mod get;
+mod index;
+mod indexes;
 mod latest;
 mod load;
 mod promote;
@@ -64,6 +67,8 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Latest(args) => latest::run(context, args),
         RecordsCommand::Expire(args) => expire::run(context, args),
         RecordsCommand::Scan(args) => scan::run(context, args),
+        RecordsCommand::Find(args) => find::run(context, args),
+        RecordsCommand::Index(args) => index::run(context, args),
         RecordsCommand::Versions(args) => versions::run(context, args),
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),

@@ -8,7 +8,7 @@ use ibid_record::{Batch, Time};
 use ibid_terminal::number::size;
 use ibid_terminal::{input, path_text};
 
-use super::{memory_for_body, open_or_make, stored_bytes_max};
+use super::{indexes, memory_for_body, open_or_make, stored_bytes_max};
 use crate::allocator;
 use crate::args::PutArgs;
 use crate::commands::open::Context;
@@ -20,6 +20,7 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     let body = read(context, &args.file)?;
     let (key, condition) = (&args.key.0, args.only.condition());
     let (store, namespace) = open_or_make(context, &args.place, &args.new, condition)?;
+    let indexes = indexes::of_values(&namespace, &args.index_value)?;
     let mut batch = Batch::new();
     if let Some(condition) = condition {
         batch.require(&namespace, key, condition);
@@ -28,6 +29,9 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     batch.put(&namespace, key, body);
     if let Some(span) = args.expire_after {
         batch.expire_at(Time::now().after(span));
+    }
+    for (index, given) in indexes.iter().zip(&args.index_value) {
+        batch.index(index, &given.value);
     }
     store.commit(batch)?;
     allocator::committed();

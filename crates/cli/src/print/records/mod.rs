@@ -2,6 +2,7 @@
 
 mod compact;
 mod expire;
+mod find;
 mod get;
 mod load;
 mod repair;
@@ -11,6 +12,7 @@ mod verify;
 
 pub(crate) use compact::{Compacted, records_compact};
 pub(crate) use expire::ExpirePrinter;
+pub(crate) use find::{FoundPrinter, Indexed, records_index};
 pub(crate) use get::GetPrinter;
 use ibid_record::replicate::TakenOver;
 use ibid_record::{Latest, Log, Retention, Role, Time, Version, Versions};

@@ -1,6 +1,8 @@
 //! Prints `records stats`.
 
-use ibid_record::{Amount, Bucket, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics};
+use ibid_record::{
+    Amount, Bucket, IndexStatistics, NamespaceCounts, NamespaceStatistics, Retrievals, Statistics, Unique,
+};
 use ibid_repo::Result;
 use ibid_terminal::escape;
 use ibid_terminal::number::{count, counted, size};
@@ -166,6 +168,25 @@ struct JsonNamespaceStats<'n> {
     chain_longest: u64,
     index_entries: u64,
     index_bytes_min: u64,
+    indexes: Vec<JsonIndex<'n>>,
+}
+
+/// An index by which keys are found.
+#[derive(Serialize)]
+struct JsonIndex<'n> {
+    index: &'n str,
+    unique: bool,
+    values: JsonAmount,
+}
+
+impl<'n> JsonIndex<'n> {
+    fn new(found: &'n IndexStatistics) -> JsonIndex<'n> {
+        JsonIndex {
+            index: &found.name,
+            unique: found.unique == Unique::Yes,
+            values: found.values.into(),
+        }
+    }
 }
 
 impl<'n> JsonNamespaceStats<'n> {
@@ -191,6 +212,7 @@ impl<'n> JsonNamespaceStats<'n> {
             chain_longest: found.chain_longest,
             index_entries: found.index_entries,
             index_bytes_min: found.index_bytes_min(),
+            indexes: found.indexes.iter().map(JsonIndex::new).collect(),
         }
     }
 }
@@ -236,6 +258,9 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
         "\nchains of similar records, and the index of their newest",
         chains_table(spaces),
     )?;
+    if spaces.iter().any(|space| !space.indexes.is_empty()) {
+        print_table(out, "\nindexes by which keys are found", indexes_table(spaces))?;
+    }
     let blocks = counted(found.blocks.count, "block", "blocks");
     out.line(format!(
         "\n{blocks} of records compressed together, {}",
@@ -336,6 +361,28 @@ fn bar_title(bucket: &Bucket) -> String {
         (from, to) if from == to => from.to_string(),
         (from, to) => format!("{from}–{to}"),
     }
+}
+
+fn indexes_table(spaces: &[NamespaceStatistics]) -> Table {
+    let mut table = Table::new(&[
+        ("namespace", Align::Left),
+        ("index", Align::Left),
+        ("", Align::Left),
+        ("values", Align::Right),
+        ("", Align::Right),
+    ]);
+    for space in spaces {
+        for index in &space.indexes {
+            table.row(vec![
+                escape(space.name.as_bytes()),
+                escape(index.name.as_bytes()),
+                index.unique.to_string(),
+                count(index.values.count),
+                size(index.values.bytes),
+            ]);
+        }
+    }
+    table
 }
 
 fn chains_table(spaces: &[NamespaceStatistics]) -> Table {

@@ -15,7 +15,7 @@ use crate::replicate::transfers::Transfers;
 use crate::store::Store;
 
 /// Longest request, bytes: it has a key and little else.
-const REQUEST_BYTES_MAX: usize = 8 << 10;
+const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Most replicas at the same time.
 const CONNECTIONS_MAX: usize = 64;
 /// How long to wait for the other end to close a connection that has failed.
