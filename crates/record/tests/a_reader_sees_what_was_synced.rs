@@ -377,6 +377,11 @@ fn a_snapshot_stays_when_a_writer_that_removed_all_crashes_and_the_next_one_begi
         fs::write(before.path().join("redb.segments").join(entry.file_name()), bytes).unwrap();
     }
     let next = writer(before.path()).with_log_bytes(1);
+    // A checkpoint without any value in the log.
+    next.write(Commit::Synced, &mut |transaction| {
+        transaction.put(Table::Keys, b"key", b"short")
+    })
+    .unwrap();
     for number in 0..8 {
         put(&next, Commit::Synced, b"other", &noise(4000, number));
     }
