@@ -8,10 +8,10 @@ use ibid_format::record::{
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, INDEX_VALUE_BYTES_MAX,
     INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LatestEntry, LogChange,
     LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places, PurgedMark,
-    Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace,
-    VersionEntry, VersionGroup, after_index_value, body_check, commit_log_header, commit_log_id, commit_log_note,
-    frame_of_block, frames_of_block, index_value_prefix, key_of, open_log_entry, records_of_frame, split_key,
-    synced_by_note,
+    READERS_NOTE_BYTES, ReadersNote, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry,
+    StoredValue, TIME_MAX, ValuePlace, VersionEntry, VersionGroup, after_index_value, body_check, commit_log_header,
+    commit_log_id, commit_log_note, frame_of_block, frames_of_block, index_value_prefix, key_of, open_log_entry,
+    records_of_frame, split_key, synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -996,6 +996,20 @@ fn what_redb_knows_of_segments_is_as_documented_and_every_byte_is_checked() {
     for at in 0..entry_bytes.len() {
         assert!(SegmentEntry::decode(&COMMIT_LOG, 3, &changed(&entry_bytes, at)).is_err());
         assert!(SegmentEntry::decode(&COMMIT_LOG, 3, &entry_bytes[..at]).is_err());
+    }
+}
+
+#[test]
+fn the_note_for_readers_is_as_documented_and_every_byte_is_checked() {
+    let note = ReadersNote { first: 12, from: 15 };
+    assert_example("readers-note", &note.encode());
+    for note in [note, ReadersNote { from: u64::MAX, ..note }, ReadersNote::CLOSED] {
+        assert_eq!(ReadersNote::decode(&note.encode()), Ok(note));
+        for at in 0..READERS_NOTE_BYTES {
+            let mut bytes = note.encode();
+            bytes[at] ^= 1;
+            assert!(ReadersNote::decode(&bytes).is_err(), "byte {at} of {note:?}");
+        }
     }
 }
 

@@ -341,6 +341,9 @@ pub enum Error {
     /// The log that was published under a name is that of another store.
     #[error("another store publishes under this name")]
     OtherStream,
+    /// The store was opened [read only](crate::Options::read_only). Nothing was changed. Open it without.
+    #[error("the store was opened read only")]
+    ReadOnly,
     /// An earlier write failed, and another caller got that error. The writer has ended. Open the
     /// store again.
     #[error("an earlier write to the store failed")]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ibid_record::conformance;
-use ibid_record::engine::{Engine, EngineError, Redb, Sealed};
+use ibid_record::engine::{Commit, Engine, EngineError, Pause, Redb, RedbReader, Sealed, Snapshot, Work};
 
 /// The engine and the folder of the child process.
 const CHILD: &str = "IBID_RECORD_CONFORMANCE_CHILD";
@@ -62,6 +62,53 @@ fn sealed_values_keep_its_promises() {
         Ok(Box::new(Sealed::new(engine, keys.clone(), path)))
     };
     conformance::run(tempfile::tempdir().unwrap().path(), open);
+}
+
+/// Writes through one opening, and reads through another one as another process does.
+struct ReadBeside {
+    reader: RedbReader,
+    writer: Redb,
+}
+
+impl Engine for ReadBeside {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        self.reader.refresh()?;
+        self.reader.snapshot()
+    }
+
+    fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
+        self.writer.write(commit, work)?;
+        // A reader sees what was synced.
+        self.writer.sync()
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.writer.sync()
+    }
+
+    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
+        self.writer.reclaim(thorough, pause)
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.writer.compact()
+    }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.writer.wipe()
+    }
+}
+
+/// In one run all that was written since the opening is in the log, in the other most is in redb's file.
+#[test]
+fn what_a_reader_beside_the_writer_sees_keeps_its_promises() {
+    for log_bytes in [16 << 20, 8 << 10] {
+        conformance::run(tempfile::tempdir().unwrap().path(), |path| -> Opened {
+            let writer = Redb::open(path, 1 << 20)?.with_log_bytes(log_bytes);
+            let reader = RedbReader::open(path, 1 << 20)?;
+            Ok(Box::new(ReadBeside { reader, writer }))
+        });
+    }
 }
 
 #[test]

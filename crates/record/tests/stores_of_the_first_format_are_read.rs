@@ -11,24 +11,49 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use content::{PAGES, PASSWORD, SETTINGS, VERSIONS, page, pages, setting, settings};
-use ibid_record::{Argon2Cost, Direction, Options, Role, Store};
+use ibid_record::engine::EngineError;
+use ibid_record::{Argon2Cost, Direction, Error, Options, Role, Store};
 
-/// Copies a fixture, because opening a store writes to it, and opens the copy.
-fn open(name: &str, folder: &Path) -> Store {
+/// Copies a fixture, because opening a store writes to it.
+fn copy(name: &str, folder: &Path) {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     for entry in fs::read_dir(fixture).unwrap() {
         let path = entry.unwrap().path();
         fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
     }
+}
+
+/// Copies a fixture, and opens the copy.
+fn open(name: &str, folder: &Path) -> Store {
+    copy(name, folder);
     reopen(folder)
 }
 
 fn reopen(folder: &Path) -> Store {
-    let options = Options::default();
+    try_to_open(folder, Options::default()).unwrap()
+}
+
+fn try_to_open(folder: &Path, options: Options) -> Result<Store, Error> {
     if Store::is_encrypted(folder).unwrap() {
-        return Store::open_encrypted(folder, options, PASSWORD, Argon2Cost::default()).unwrap();
+        return Store::open_encrypted(folder, options, PASSWORD, Argon2Cost::default());
     }
-    Store::open(folder, options).unwrap()
+    Store::open(folder, options)
+}
+
+#[test]
+fn they_are_read_only_after_they_were_opened_once() {
+    for name in ["v1-open", "v1-encrypted"] {
+        let folder = tempfile::tempdir().unwrap();
+        copy(name, folder.path());
+        let to_read = Options::default().with_read_only(true);
+        let error = try_to_open(folder.path(), to_read).err();
+        let is_told = matches!(error, Some(Error::Engine(EngineError::NotReadOnly { .. })));
+        assert!(is_told, "{error:?}");
+        drop(reopen(folder.path()));
+        let store = try_to_open(folder.path(), to_read).unwrap();
+        let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{:?}", found.faults);
+    }
 }
 
 fn each_fixture(test: impl Fn(Store, &Path)) {

@@ -17,7 +17,8 @@ use super::value;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A store is a folder of its own, not a repository. One program at a time can have it open. It keeps records (any \
+A store is a folder of its own, not a repository. One program at a time can write to it; commands that only read work \
+meanwhile, and where nothing may be written. It keeps records (any \
 bytes) under keys, in namespaces. A namespace keeps every version of a record, or only the latest; you choose when \
 you create it. `load` and `put` create the store and the namespace if they do not exist.
 

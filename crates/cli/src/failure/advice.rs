@@ -317,7 +317,9 @@ fn on_engine(error: &EngineError) -> Advice {
         EngineError::Damaged { .. } => "Restore it from a copy.",
         EngineError::Version { .. } => "Use the version of ibid that wrote it.",
         EngineError::Io { source, .. } => return on_system(source),
-        EngineError::Stopped { .. } | EngineError::Engine { .. } => "Run the command again.",
+        EngineError::Stopped { .. } | EngineError::Engine { .. } | EngineError::Outdated { .. } => {
+            "Run the command again."
+        }
         _ => return None,
     };
     Some(advice.into())

@@ -24,6 +24,7 @@ mod message;
 mod oplog;
 mod part;
 mod places;
+mod readers;
 mod references;
 mod sealed;
 mod segment;
@@ -60,6 +61,7 @@ pub use part::{
     REQUEST_BYTES_MAX, split_message,
 };
 pub use places::{PLACES_PER_GROUP, Place, Places};
+pub use readers::{READERS_NOTE_BYTES, ReadersNote};
 pub use references::{REFERENCES_PER_GROUP, References};
 pub use sealed::{open_value, seal_value};
 pub use segment::{LogStart, SegmentEntry, StoredValue, ValuePlace};

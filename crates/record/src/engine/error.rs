@@ -67,6 +67,28 @@ pub enum EngineError {
         /// The engine's file or folder.
         path: PathBuf,
     },
+    /// It was opened read only. Nothing was written. Open it for writing.
+    #[error("{path} was opened read only", path = .path.display())]
+    ReadOnly {
+        /// The engine's file.
+        path: PathBuf,
+    },
+    /// It can't be opened read only. Open it for writing: once, if only then it can be opened read only.
+    #[error("{path} cannot be opened read only: {found}. Open it for writing", path = .path.display())]
+    NotReadOnly {
+        /// The engine's file or folder.
+        path: PathBuf,
+        /// The reason.
+        found: &'static str,
+    },
+    /// Another process has changed it, and does not keep what was being read. Nothing wrong was returned.
+    /// [Refresh](super::Engine::refresh), and read again from a new snapshot.
+    #[error("another process has changed {path}, and does not keep what was being read: read it again",
+        path = .path.display())]
+    Outdated {
+        /// The engine's file.
+        path: PathBuf,
+    },
     /// The engine failed in another way.
     #[error("cannot {operation} {path}: {engine} says \"{found}\"", path = .path.display())]
     Engine {

@@ -19,7 +19,7 @@ pub use error::EngineError;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
-pub use self::redb::{LostCommits, Redb, SegmentFiles, StorageBackend};
+pub use self::redb::{LostCommits, Redb, RedbReader, SegmentFiles, StorageBackend};
 pub use self::sealed::Sealed;
 
 /// The tables of a store, which `docs/format/records.md` describes.
@@ -242,6 +242,15 @@ pub trait Engine: Send + Sync {
     /// [`EngineError`] if the engine cannot read.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError>;
 
+    /// Makes later snapshots show what another process has synced meanwhile, if the engine was opened read only.
+    /// Returns whether there was anything. Snapshots that are there stay as they are.
+    ///
+    /// # Errors
+    /// Those of opening the engine read only. Later snapshots show what they showed before.
+    fn refresh(&self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
     /// Runs `work` in a transaction and commits it, unless it fails.
     ///
     /// # Errors
@@ -316,6 +325,10 @@ pub(crate) fn check_bytes(field: &'static str, found: usize, expected: usize) ->
 impl<E: Engine + ?Sized> Engine for Box<E> {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
         (**self).snapshot()
+    }
+
+    fn refresh(&self) -> Result<bool, EngineError> {
+        (**self).refresh()
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {

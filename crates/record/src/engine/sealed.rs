@@ -112,6 +112,10 @@ impl<E: Engine> Engine for Sealed<E> {
         }))
     }
 
+    fn refresh(&self) -> Result<bool, EngineError> {
+        self.engine.refresh()
+    }
+
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let sealer = Sealer {
             keys: &self.keys,

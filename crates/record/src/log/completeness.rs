@@ -32,6 +32,11 @@ impl Completeness {
         }
     }
 
+    /// Begins another generation, since all contents may have been replaced.
+    pub(crate) fn advance(&self) {
+        self.0.fetch_add(2, Ordering::SeqCst);
+    }
+
     /// Sets whether the store is incomplete: before a commit that makes it so, and after each
     /// commit.
     pub(crate) fn set(&self, incomplete: bool) {

@@ -11,13 +11,14 @@ use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
 use super::{EngineKind, Options};
-use crate::engine::{Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, Sealed, Table};
+use crate::engine::{Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, RedbReader, Sealed, Table};
 use crate::error::{Damage, Error};
 
 /// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
-/// The segments of redb's log of commits, and the log that earlier versions wrote.
-const REDB_LOGS: [&str; 2] = ["redb.segments", "redb.log"];
+/// What belongs to redb's file: the segments of its log of commits, the log that earlier versions wrote, and the locks
+/// of readers.
+const REDB_LOGS: [&str; 3] = ["redb.segments", "redb.log", "redb.readers"];
 /// How names begin of files that are to become redb's.
 const REDB_NEW: &[u8] = b"redb.new.";
 /// The file with the key of an encrypted store, which the password opens.
@@ -33,7 +34,7 @@ pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Err
 /// The password of an encrypted store, and the cost of guessing it if the store is new.
 pub(super) type Password<'p> = (&'p [u8], Argon2Cost);
 
-/// Opens the engine in a folder. Makes both if they are not there.
+/// Opens the engine in a folder. Makes both if they are not there, unless they are only to be read.
 pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>) -> Result<Box<dyn Engine>, Error> {
     let expected = match options.engine {
         EngineKind::Redb => "redb",
@@ -41,7 +42,9 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         EngineKind::Fjall => "fjall",
     };
     let failed = |source| io("open", path, source);
-    fs::create_dir_all(path).map_err(failed)?;
+    if !options.read_only {
+        fs::create_dir_all(path).map_err(failed)?;
+    }
     let (mut new, mut encrypted, mut has_log) = (true, false, None);
     let mut unfinished = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
@@ -69,6 +72,10 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         let path = path.to_owned();
         return Err(Error::NotAStore { path, found });
     }
+    if new && options.read_only {
+        let (path, found) = (path.to_owned(), "no engine is in it".to_owned());
+        return Err(Error::NotAStore { path, found });
+    }
     let keys = match password {
         None if encrypted => return Err(Error::Encrypted { path: path.to_owned() }),
         None => None,
@@ -78,12 +85,18 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
     };
     let place = path.join(expected);
     let engine: Box<dyn Engine> = match options.engine {
+        EngineKind::Redb if options.read_only => Box::new(RedbReader::open(&place, options.cache_bytes)?),
+        #[cfg(feature = "fjall")]
+        EngineKind::Fjall if options.read_only => {
+            let found = "fjall is open in one process only";
+            return Err(EngineError::NotReadOnly { path: place, found }.into());
+        }
         EngineKind::Redb => Box::new(Redb::open(&place, options.cache_bytes)?),
         #[cfg(feature = "fjall")]
         EngineKind::Fjall => Box::new(crate::engine::Fjall::open(&place, options.cache_bytes)?),
     };
     // Processes that were killed while they made the engine's file left these.
-    for file in unfinished {
+    for file in unfinished.into_iter().filter(|_| !options.read_only) {
         let _ = fs::remove_file(file);
     }
     if new {
@@ -162,8 +175,8 @@ fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
 }
 
 /// Returns the numbers that come next, and whether the store is of version 1 of the format. Begins a new store if the
-/// engine is empty.
-pub(super) fn begin(path: &Path, engine: &dyn Engine) -> Result<(NextNumbers, bool), Error> {
+/// engine is empty, unless it is only read.
+pub(super) fn begin(path: &Path, engine: &dyn Engine, read_only: bool) -> Result<(NextNumbers, bool), Error> {
     let not_a_store = |found: String| Error::NotAStore {
         path: path.to_owned(),
         found,
@@ -182,6 +195,7 @@ pub(super) fn begin(path: &Path, engine: &dyn Engine) -> Result<(NextNumbers, bo
                 "its format is \"{found}\", this program reads \"{expected}\""
             )))
         }
+        None if read_only => Err(not_a_store("nothing is in it yet".to_owned())),
         None => {
             for table in Table::ALL {
                 let mut empty = true;

@@ -61,12 +61,31 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in a folder. Makes the store, and the folder, if there is none. Only one
-    /// process at a time can have a store open.
+    /// process at a time can have a store open, and any number can read it meanwhile:
+    /// [`Options::read_only`].
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if something else is in the folder; [`Error::OtherEngine`];
-    /// [`Error::Encrypted`]; [`Error::Engine`] if another process has the store open, the engine's
-    /// file is damaged, or the disk fails; [`Error::Damaged`].
+    /// [`Error::NotAStore`] if something else is in the folder, or nothing and it is to be read only;
+    /// [`Error::OtherEngine`]; [`Error::Encrypted`]; [`Error::Engine`] if another process has the store open, the
+    /// engine's file is damaged, or the disk fails; [`Error::Damaged`].
+    ///
+    /// ```
+    /// use ibid_record::{Error, Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("wiki");
+    /// let pages = Store::open(&path, Options::default())?.namespace("pages", Versions::Kept)?;
+    /// pages.insert(b"ibid", b"in the same place")?;
+    ///
+    /// let reader = Store::open(&path, Options::default().with_read_only(true))?;
+    /// let read = reader.find_namespace("pages")?.expect("it was made before");
+    /// assert_eq!(read.get(b"ibid")?.as_deref(), Some(&b"in the same place"[..]));
+    /// assert!(matches!(read.delete(b"ibid"), Err(Error::ReadOnly)));
+    ///
+    /// pages.update(b"ibid", b"in the very same place")?;
+    /// assert!(reader.refresh()?);
+    /// assert_eq!(read.get(b"ibid")?.as_deref(), Some(&b"in the very same place"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let engine = folder::open(path, options, None)?;
@@ -240,9 +259,10 @@ impl Store {
     /// nothing itself.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. All stored records can still
+    /// [`Error::ReadOnly`], [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. All stored records can still
     /// be read.
     pub fn finish_encoding(&self) -> Result<(), Error> {
+        self.shared.writer()?;
         let Some(feed) = &self.shared.feed else {
             return Ok(());
         };
@@ -258,6 +278,19 @@ impl Store {
     /// Returns what the encoder has done since the store was opened.
     pub fn encoding(&self) -> EncodingReport {
         self.shared.tally.report()
+    }
+
+    /// Makes a store that was opened [read only](Options::read_only) show what was synced until now. Returns whether
+    /// there is anything new. Another store always shows everything that was committed.
+    ///
+    /// A snapshot that is there stays as it was. Reading from it may fail with
+    /// [`EngineError::Outdated`](crate::engine::EngineError::Outdated) if another process opened the store for writing
+    /// since.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). The store shows what it showed before then.
+    pub fn refresh(&self) -> Result<bool, Error> {
+        self.shared.refresh()
     }
 
     /// Returns a snapshot of everything that is committed now.

@@ -60,11 +60,16 @@ pub struct Options {
     /// wait is ten times as long as that. [`None`] removes nothing by itself. A replica removes what
     /// its primary does.
     pub retention_interval: Option<Duration>,
+    /// Whether to open the store only to read it: also while another process has it open, or where nothing may be
+    /// written. Nothing on disk is changed. Every change is [`Error::ReadOnly`](crate::Error::ReadOnly). The store
+    /// shows what had been synced when it was opened, or [refreshed](crate::Store::refresh) last. A store that is not
+    /// there, or that an earlier version of the program wrote last, has to be opened for writing first.
+    pub read_only: bool,
 }
 
 impl Default for Options {
     /// redb, caches of 64 and 16 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`],
-    /// [`Compacting::default`], no log, and a look at what is no longer kept each minute.
+    /// [`Compacting::default`], no log, a look at what is no longer kept each minute, and not read only.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
@@ -77,6 +82,7 @@ impl Default for Options {
             oplog: false,
             log_entries_max: None,
             retention_interval: Some(Duration::from_secs(60)),
+            read_only: false,
         }
     }
 }
@@ -149,5 +155,11 @@ impl Options {
             retention_interval: retention_interval.into(),
             ..self
         }
+    }
+
+    /// Sets [`read_only`](Self::read_only).
+    #[must_use]
+    pub fn with_read_only(self, read_only: bool) -> Self {
+        Options { read_only, ..self }
     }
 }

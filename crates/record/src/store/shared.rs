@@ -3,16 +3,17 @@
 use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use ibid_delta::Interval;
+use ibid_format::record::LogState;
 
 use super::{Options, folder};
 use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeeperProgress};
 use crate::encode::{EncoderThread, Tally};
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, EngineError};
 use crate::error::Error;
 use crate::log::{Completeness, state};
 use crate::read::records::{Generation, Records};
@@ -27,6 +28,8 @@ use crate::write::writer::{PendingSync, Writer};
 
 /// Requests that may wait for the writer. With more, a caller waits until it can send its own.
 const QUEUE: usize = 1024;
+/// How often a store that is only read is read anew if another process changes it each time.
+const TRIES: u32 = 100;
 
 /// An open store. Dropping it ends its threads.
 pub(crate) struct Shared {
@@ -38,9 +41,11 @@ pub(crate) struct Shared {
     compacting: Compacting,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,
+    /// Is taken for writing while a store that is only read is refreshed.
+    refreshing: RwLock<()>,
     /// How densely records are searched for copies.
     pub(super) interval: Interval,
-    /// [`None`] only while it is dropped, which ends the writer.
+    /// [`None`] in a store that is only read, and while it is dropped, which ends the writer.
     writer: Option<WriterHandle>,
     writer_thread: Option<JoinHandle<()>>,
     /// [`None`] if nothing is encoded.
@@ -52,14 +57,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Opens the store in an engine, and starts its threads. `path` is for messages.
+    /// Opens the store in an engine, and starts its threads, none of them if it is only read. `path` is for messages.
     pub(super) fn open(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
-        let (next, is_of_version_1) = folder::begin(path, &*engine)?;
-        let log = oplog::begin(&*engine, next, options.oplog)?;
+        let (next, is_of_version_1) = up_to_date(&*engine, || folder::begin(path, &*engine, options.read_only))?;
+        let log = up_to_date(&*engine, || {
+            oplog::begin(&*engine, next, options.oplog && !options.read_only)
+        })?;
         let completeness = Arc::new(Completeness::of(log.as_ref()));
         // A replica stores the deltas that its primary's encoder found.
-        let encodes = options.encoding.enabled && state::check_primary(log.as_ref()).is_ok();
+        let encodes = options.encoding.enabled && !options.read_only && state::check_primary(log.as_ref()).is_ok();
         let feed = encodes.then(|| Arc::new(Feed::new(options.encoding.source_cache_bytes)));
         let frame_bytes = options.frame_cache_bytes / 8;
         let records = Records::new(
@@ -70,22 +77,6 @@ impl Shared {
         let records = Arc::new(records);
         let tally = Arc::new(Tally::default());
         let activity = Arc::new(Activity::new(next.record, options.encoding.lag_bytes_max));
-        let (requests, queue) = sync_channel(QUEUE);
-        let handle = WriterHandle::new(requests, feed.clone());
-        let writer = Writer {
-            engine: engine.clone(),
-            records: records.clone(),
-            requests: queue,
-            feed: feed.clone(),
-            state: State { next, log },
-            is_of_version_1,
-            completeness: completeness.clone(),
-            interval: options.encoding.interval,
-            log_entries_max: options.log_entries_max,
-            sync: PendingSync::default(),
-            activity: activity.clone(),
-        };
-        let writer_thread = spawn(path, "ibid-record", move || writer.run())?;
         let mut shared = Shared {
             engine,
             records,
@@ -95,14 +86,34 @@ impl Shared {
             compacting: options.compacting,
             completeness,
             durability: options.durability,
+            refreshing: RwLock::default(),
             interval: options.encoding.interval,
-            writer: Some(handle),
-            writer_thread: Some(writer_thread),
+            writer: None,
+            writer_thread: None,
             feed,
             encoder_thread: None,
             keeper_thread: None,
             sweeping: None,
         };
+        if options.read_only {
+            return Ok(shared);
+        }
+        let (requests, queue) = sync_channel(QUEUE);
+        let writer = Writer {
+            engine: shared.engine.clone(),
+            records: shared.records.clone(),
+            requests: queue,
+            feed: shared.feed.clone(),
+            state: State { next, log },
+            is_of_version_1,
+            completeness: shared.completeness.clone(),
+            interval: options.encoding.interval,
+            log_entries_max: options.log_entries_max,
+            sync: PendingSync::default(),
+            activity: shared.activity.clone(),
+        };
+        shared.writer_thread = Some(spawn(path, "ibid-record", move || writer.run())?);
+        shared.writer = Some(WriterHandle::new(requests, shared.feed.clone()));
         if shared.feed.is_none() {
             shared.activity.has_no_encoder();
         }
@@ -145,6 +156,9 @@ impl Shared {
     /// Returns a snapshot of the engine, unless the store has only a part of its primary's
     /// contents.
     pub(super) fn complete_snapshot(&self) -> Result<(Box<dyn engine::Snapshot>, Generation), Error> {
+        // So that the snapshot and the generation are of the same state. In another store the writer sees to that.
+        let is_only_read = self.writer.is_none();
+        let _refreshed = is_only_read.then(|| self.refreshing.read().unwrap_or_else(PoisonError::into_inner));
         let generation = self.completeness.generation()?;
         let snapshot = self.engine.snapshot()?;
         if self.completeness.generation()? == generation {
@@ -152,6 +166,27 @@ impl Shared {
         } else {
             Err(Error::Incomplete)
         }
+    }
+
+    /// Makes a store that is only read show what was synced until now. Returns whether there is anything new.
+    pub(super) fn refresh(&self) -> Result<bool, Error> {
+        if self.writer.is_some() {
+            return Ok(false);
+        }
+        let _refreshing = self.refreshing.write().unwrap_or_else(PoisonError::into_inner);
+        let is_primary = |log: &Option<LogState>| state::check_primary(log.as_ref()).is_ok();
+        // If what it showed is not kept any more, it may have been anything.
+        let was_primary = state::read(&*self.engine.snapshot()?).is_ok_and(|log| is_primary(&log));
+        let is_new = self.engine.refresh()?;
+        if is_new {
+            let log = up_to_date(&*self.engine, || state::read(&*self.engine.snapshot()?));
+            if !was_primary || !log.as_ref().is_ok_and(is_primary) {
+                // A replica may have replaced all contents, and with them what numbers mean.
+                self.completeness.advance();
+            }
+            self.completeness.set(state::is_incomplete(log?.as_ref()));
+        }
+        Ok(is_new)
     }
 
     /// Returns a view of everything that is committed now.
@@ -166,6 +201,7 @@ impl Shared {
     /// Commits all of `changes`, or none. Returns for each operation the number of the record that it
     /// wrote, if it wrote one.
     pub(super) fn commit(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+        self.writer()?;
         let command = Command::Batch(changes);
         self.activity.give_way(command.bytes() as u64);
         match self.ask(command, durability)? {
@@ -182,8 +218,19 @@ impl Shared {
     }
 
     pub(super) fn writer(&self) -> Result<&WriterHandle, Error> {
-        self.writer.as_ref().ok_or(Error::WriterEnded)
+        self.writer.as_ref().ok_or(Error::ReadOnly)
     }
+}
+
+/// Reads from an engine. If it is only read, and another process has changed what is read, reads it anew.
+fn up_to_date<T>(engine: &dyn Engine, read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    for _ in 0..TRIES {
+        match read() {
+            Err(Error::Engine(EngineError::Outdated { .. })) => engine.refresh()?,
+            done => return done,
+        };
+    }
+    read()
 }
 
 fn spawn(path: &Path, name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {

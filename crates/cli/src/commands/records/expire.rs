@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ibid_record::{Expiring, Store, Time};
 
-use super::open;
+use super::{open, open_to_read};
 use crate::args::ExpireArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -16,7 +16,10 @@ use crate::print::ExpirePrinter;
 const AHEAD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 pub(crate) fn run(context: &mut Context, args: &ExpireArgs) -> Result<Outcome> {
-    let store = open(context, &args.store)?;
+    let store = match args.dry_run {
+        true => open_to_read(context, &args.store)?,
+        false => open(context, &args.store)?,
+    };
     let at = match args.at {
         Some(at) => at,
         None => now(&store)?,

@@ -4,14 +4,14 @@ use std::ops::Bound;
 
 use ibid_record::{Direction, KeyRange, Prefix};
 
-use super::{indexes, open_namespace};
+use super::{indexes, open_namespace_to_read};
 use crate::args::{FindRecordsArgs, Key};
 use crate::commands::open::Context;
 use crate::failure::{Outcome, Result};
 use crate::print::FoundPrinter;
 
 pub(crate) fn run(context: &mut Context, args: &FindRecordsArgs) -> Result<Outcome> {
-    let (store, namespace) = open_namespace(context, &args.place)?;
+    let (store, namespace) = open_namespace_to_read(context, &args.place)?;
     let index = indexes::find(&namespace, &args.index)?;
     let snapshot = store.snapshot()?;
     let direction = if args.reverse {

@@ -2,7 +2,7 @@
 
 use ibid_record::{Error, Namespace, Snapshot, Version};
 
-use super::{not_there, open_namespace};
+use super::{not_there, open_namespace_to_read};
 use crate::args::{GetArgs, VersionName};
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
@@ -10,7 +10,7 @@ use crate::print::{self, GetPrinter};
 
 pub(crate) fn run(context: &mut Context, args: &GetArgs) -> Result<Outcome> {
     let wanted = args.wanted().map_err(Failure::Usage)?;
-    let (store, namespace) = open_namespace(context, &args.place)?;
+    let (store, namespace) = open_namespace_to_read(context, &args.place)?;
     let snapshot = store.snapshot()?;
     match wanted[..] {
         [(key, version)] if !context.out.json => one(context, &snapshot, &namespace, key, version),

@@ -33,6 +33,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ibid_format::record::BODY_BYTES_MAX;
+use ibid_record::engine::EngineError;
 use ibid_record::{Argon2Cost, Compacting, Condition, Encoding, Error, Namespace, Options, Store};
 use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
@@ -141,7 +142,7 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the options for commands that only read: without what works in the background, which writes.
+/// Returns the options for commands that store nothing: without what works in the background, which writes.
 fn options(context: &Context) -> Options {
     // The rest is for buffers. The engine copies them while it commits.
     Options::default()
@@ -183,13 +184,26 @@ fn part(context: &Context, of: u64) -> usize {
     usize::try_from(context.global.memory / of).unwrap_or(usize::MAX)
 }
 
-/// Opens a store that exists.
+/// Opens a store that exists, to change it.
 fn open(context: &Context, args: &StoreArgs) -> Result<Store> {
+    open_existing(context, args, options(context))
+}
+
+/// Opens a store that exists, only to read it: also while another process has it open, or where nothing may be written.
+fn open_to_read(context: &Context, args: &StoreArgs) -> Result<Store> {
+    match open_existing(context, args, options(context).with_read_only(true)) {
+        // An earlier version wrote it last, or another engine.
+        Err(Failure::Records(Error::Engine(EngineError::NotReadOnly { .. }))) => open(context, args),
+        opened => opened,
+    }
+}
+
+fn open_existing(context: &Context, args: &StoreArgs, options: Options) -> Result<Store> {
     let path = place(args)?;
     if !is_there(path)? {
         return Err(none_there(path));
     }
-    open_at(context, path, options(context), false)
+    open_at(context, path, options, false)
 }
 
 /// Opens a store, with its password if it is encrypted. Creates one if there is none, encrypted if
@@ -217,9 +231,17 @@ fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) ->
     Ok(Store::open_encrypted(path, options, &password, Argon2Cost::default())?)
 }
 
-/// Opens a store and a namespace that exist.
+/// Opens a store and a namespace that exist, to change them.
 fn open_namespace(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
-    let store = open(context, &args.store)?;
+    existing_namespace(open(context, &args.store)?, args)
+}
+
+/// Opens a store and a namespace that exist, only to read them.
+fn open_namespace_to_read(context: &Context, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
+    existing_namespace(open_to_read(context, &args.store)?, args)
+}
+
+fn existing_namespace(store: Store, args: &NamespaceArgs) -> Result<(Store, Namespace)> {
     let namespace = store.find_namespace(&args.namespace)?;
     let namespace = namespace.ok_or_else(|| no_namespace(&args.namespace))?;
     Ok((store, namespace))

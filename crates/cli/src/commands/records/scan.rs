@@ -5,14 +5,14 @@ use std::ops::Bound;
 use ibid_record::{Direction, Error, KeyFilter, KeyRange, KeyState, Namespace, Prefix, Record, Snapshot, Versions};
 use ibid_terminal::escape;
 
-use super::open_namespace;
+use super::open_namespace_to_read;
 use crate::args::{Key, ScanArgs};
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{ScanPrinter, Scanned};
 
 pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
-    let (store, namespace) = open_namespace(context, &args.place)?;
+    let (store, namespace) = open_namespace_to_read(context, &args.place)?;
     if args.deleted && namespace.keeps() == Versions::Latest {
         return Err(Failure::Fatal(format!(
             "namespace \"{}\" keeps only the latest versions: nothing is left of a deleted key",

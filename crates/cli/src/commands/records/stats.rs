@@ -1,6 +1,6 @@
 //! `ibid records stats`.
 
-use super::{open, place, size_on_disk, stepping, unique};
+use super::{open_to_read, place, size_on_disk, stepping, unique};
 use crate::args::RecordsStatsArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, StoreStats};
 
 pub(crate) fn run(context: &mut Context, args: &RecordsStatsArgs) -> Result<Outcome> {
-    let store = open(context, &args.store)?;
+    let store = open_to_read(context, &args.store)?;
     let watch = Watch::start_records(context.global.quiet)?;
     let found = store.statistics(&mut stepping(&watch.monitor));
     watch.finish();

@@ -4,7 +4,7 @@ use ibid_record::Error;
 use ibid_record::engine::EngineError;
 use ibid_terminal::number::counted;
 
-use super::{open, stepping};
+use super::{open_to_read, stepping};
 use crate::args::VerifyArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -12,11 +12,11 @@ use crate::failure::{Failure, Outcome, Result, with_causes};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
-    let store = open(context, &args.store).map_err(damage_is_a_fault)?;
+    let store = open_to_read(context, &args.store).map_err(damage_is_a_fault)?;
     let watch = Watch::start_records(context.global.quiet)?;
     let found = store.verify(&mut stepping(&watch.monitor));
     watch.finish();
-    let found = found?;
+    let found = found.map_err(|error| damage_is_a_fault(error.into()))?;
     if found.stopped {
         let faults = counted(found.faults_total, "fault was", "faults were");
         return Err(Failure::Interrupted(format!("{faults} found so far").into()));

@@ -1,13 +1,13 @@
 //! `ibid records versions`.
 
-use super::{not_there, open_namespace};
+use super::{not_there, open_namespace_to_read};
 use crate::args::{VersionName, VersionsOfArgs};
 use crate::commands::open::Context;
 use crate::failure::{Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &VersionsOfArgs) -> Result<Outcome> {
-    let (_store, namespace) = open_namespace(context, &args.place)?;
+    let (_store, namespace) = open_namespace_to_read(context, &args.place)?;
     let key = &args.key.0;
     let versions = namespace.versions(key)?;
     if versions.is_empty() {

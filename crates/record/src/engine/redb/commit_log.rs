@@ -23,6 +23,8 @@ const LONG_BYTES: u64 = 16 << 20;
 const LONG_CHANGES: u64 = 20_000;
 /// By how much the file grows, bytes.
 const GROWTH: u64 = 1 << 20;
+/// How often a note is read that is not whole.
+const NOTE_TRIES: u32 = 100;
 /// Changes are collected up to this length before they are written, bytes.
 const BUFFER: usize = 64 << 10;
 /// Bytes that are read at once.
@@ -62,6 +64,31 @@ pub(super) struct CommitLog {
     failure: Option<EngineError>,
 }
 
+/// Is called with each change of a commit, and the place of its value in the segment.
+pub(super) type EachChange<'a> = &'a mut dyn FnMut(Table, &CommitChange<'_>, u64) -> Result<(), EngineError>;
+
+/// How far a log has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    /// Where the next commit begins.
+    at: u64,
+    /// The commit before it; [`None`] if none was read yet.
+    before: Option<u64>,
+    /// The last commit that was read, or that the engine has.
+    last: u64,
+}
+
+impl Position {
+    /// Returns where to begin if an engine has all commits up to `done`.
+    pub(super) fn first(start: LogStart, done: u64) -> Self {
+        Position {
+            at: start.offset,
+            before: None,
+            last: done,
+        }
+    }
+}
+
 /// What is in the log.
 pub(super) struct Found {
     /// The last commit of those that are whole and in order.
@@ -75,6 +102,14 @@ impl Found {
     pub(super) fn lost(&self) -> u64 {
         self.synced.saturating_sub(self.last)
     }
+}
+
+/// Returns what is wrong with a log whose last commit is `last`, and that has had commits up to `synced`.
+pub(super) fn lost(last: u64, synced: u64) -> String {
+    format!(
+        "commits {} to {synced} were synced, and are damaged or missing",
+        last + 1
+    )
 }
 
 impl CommitLog {
@@ -148,14 +183,9 @@ impl CommitLog {
 
     /// Shows the changes of all commits that the engine does not have, each with the place of its value in the file,
     /// and returns what there is. The next commit follows the last of them.
-    pub(super) fn repeat(
-        &mut self,
-        each: &mut dyn FnMut(Table, &CommitChange<'_>, u64) -> Result<(), EngineError>,
-    ) -> Result<Found, EngineError> {
+    pub(super) fn repeat(&mut self, each: EachChange<'_>) -> Result<Found, EngineError> {
         let done = self.last;
-        let mut note = [0; COMMIT_LOG_NOTE_BYTES];
-        self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
-        let noted = synced_by_note(&self.id, &note).unwrap_or(0);
+        let noted = synced_by_note(&self.id, &self.note()?).unwrap_or(0);
         let (mut at, mut before, mut repeated) = (self.begin, None, 0);
         let mut window = Window::default();
         while let Some((head, changes)) = self.commit(&mut window, at)? {
@@ -164,18 +194,9 @@ impl CommitLog {
                 break;
             }
             if head.number > done {
-                CommitChange::decode_all(changes, |change| {
-                    let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
-                    let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
+                self.show(&head, changes, at, &mut |table, change, offset| {
                     repeated += 1;
-                    let within = change
-                        .value
-                        .map_or(0, |value| value.as_ptr().addr() - changes.as_ptr().addr());
-                    each(table, &change, at + HEAD + within as u64).map_err(Problem::Engine)
-                })
-                .map_err(|problem| match problem {
-                    Problem::Found(found) => self.damaged(format!("commit {}: {found}", head.number)),
-                    Problem::Engine(error) => error,
+                    each(table, change, offset)
                 })?;
             }
             before = Some(head.number);
@@ -190,6 +211,97 @@ impl CommitLog {
         }
         self.stale = rest.last > last;
         Ok(Found { last, synced })
+    }
+
+    /// Shows the changes of the commits behind `from`, as [`repeat`](Self::repeat) does, while another process may
+    /// write more of them. If one `is_written`, only those up to the last that was synced.
+    pub(super) fn read_on(
+        &mut self,
+        from: &mut Position,
+        is_written: bool,
+        each: EachChange<'_>,
+    ) -> Result<(), EngineError> {
+        // Before the commits: those up to it have been written.
+        let synced = if is_written { self.synced_now()? } else { None };
+        let mut known = None;
+        loop {
+            self.length = self.check_io("read", |log| log.file.len())?;
+            let read = self.read_whole(from, synced.unwrap_or(u64::MAX), each);
+            let stated = read.and_then(|()| match synced {
+                Some(synced) => Ok(synced),
+                None => Ok(self.rest(from.at)?.synced),
+            });
+            // What is not used at the end of a segment may be cut off meanwhile.
+            if stated.is_err() && self.file.len().is_ok_and(|length| length < self.length) {
+                continue;
+            }
+            let stated = stated?;
+            if from.last >= stated {
+                return Ok(());
+            }
+            if synced.is_some() || known == Some(*from) {
+                return Err(self.damaged(lost(from.last, stated)));
+            }
+            // It may have become whole after it was looked at, and those behind it after that.
+            known = Some(*from);
+        }
+    }
+
+    /// Shows the changes of the whole commits behind `from`, up to the one of this number.
+    fn read_whole(&self, from: &mut Position, last: u64, each: EachChange<'_>) -> Result<(), EngineError> {
+        let mut window = Window::default();
+        while from.last < last
+            && let Some((head, changes)) = self.commit(&mut window, from.at)?
+            && from
+                .before
+                .map_or(head.number <= from.last + 1, |before| head.number == before + 1)
+        {
+            if head.number > from.last {
+                self.show(&head, changes, from.at, each)?;
+                from.last = head.number;
+            }
+            from.before = Some(head.number);
+            from.at += HEAD + head.length + CHECK;
+        }
+        Ok(())
+    }
+
+    /// Shows the changes of the commit at a place.
+    fn show(&self, head: &CommitHead, changes: &[u8], at: u64, each: EachChange<'_>) -> Result<(), EngineError> {
+        CommitChange::decode_all(changes, |change| {
+            let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
+            let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
+            let within = change
+                .value
+                .map_or(0, |value| value.as_ptr().addr() - changes.as_ptr().addr());
+            each(table, &change, at + HEAD + within as u64).map_err(Problem::Engine)
+        })
+        .map_err(|problem| match problem {
+            Problem::Found(found) => self.damaged(format!("commit {}: {found}", head.number)),
+            Problem::Engine(error) => error,
+        })
+    }
+
+    fn note(&self) -> Result<[u8; COMMIT_LOG_NOTE_BYTES], EngineError> {
+        let mut note = [0; COMMIT_LOG_NOTE_BYTES];
+        self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
+        Ok(note)
+    }
+
+    /// Returns the last commit in the segment that was synced, 0 if none was; [`None`] if the note is damaged.
+    fn synced_now(&self) -> Result<Option<u64>, EngineError> {
+        for _ in 0..NOTE_TRIES {
+            let note = self.note()?;
+            if note == [0; COMMIT_LOG_NOTE_BYTES] {
+                return Ok(Some(0));
+            }
+            if let Some(synced) = synced_by_note(&self.id, &note) {
+                return Ok(Some(synced));
+            }
+            // It may be being written.
+            std::thread::yield_now();
+        }
+        Ok(None)
     }
 
     /// Cuts off commits of which an earlier one did not reach the disk. Otherwise one of them could come after a new

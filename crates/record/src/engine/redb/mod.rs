@@ -1,8 +1,12 @@
 //! redb: a copy-on-write B-tree in one file, and beside it a log of commits, in whose segments large values stay.
 
 mod commit_log;
+mod header;
 mod journal;
 mod open;
+mod overlay;
+mod reader;
+mod readers;
 mod reclaim;
 mod segments;
 mod tables;
@@ -22,6 +26,8 @@ use redb::{CompactionError, Database, Durability, ReadableDatabase, TableDefinit
 use self::commit_log::CommitLog;
 use self::journal::{Journal, Usage};
 pub use self::open::LostCommits;
+pub use self::reader::RedbReader;
+use self::readers::Readers;
 pub use self::segments::SegmentFiles;
 use self::segments::Segments;
 use self::tables::{RedbSnapshot, RedbTransaction};
@@ -79,6 +85,8 @@ pub struct Redb {
     journal: Mutex<Journal>,
     /// Why the first write failed, after which redb refuses every other.
     first_failure: OnceLock<EngineError>,
+    /// What is kept for other processes; [`None`] if nothing is. The lock in it is released last.
+    readers: Option<Readers>,
 }
 
 impl Redb {
@@ -184,10 +192,9 @@ impl Redb {
         self.set_commit(&mut transaction, Commit::Synced)?;
         let segment = journal.log.segment();
         let is_used = journal.used_after(segment, usage) > 0;
-        if is_used {
-            // redb's file may have places in it only if what is there survives a crash, and so does its end.
-            journal.log.sync()?;
-        }
+        // redb's file may have places in it only if what is there survives a crash, and so does its end. And readers in
+        // other processes may see the new state of the file before that is synced.
+        journal.log.sync()?;
         // A snapshot may still need what nothing else does, so it is not written over.
         let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
         let mut usage = usage.clone();
@@ -197,18 +204,35 @@ impl Redb {
             let start = next.next_start(false);
             // An entry says of the segment that it is not needed, even if there was never a value in it.
             usage.entry(segment).or_default();
-            self.finish(transaction, journal, &usage, Some(start))?;
+            self.finish_checkpoint(transaction, journal, &usage, start)?;
             journal.lengths.insert(segment, journal.log.end());
             journal.log.continue_in(next);
             journal.had_values = false;
         } else {
             let start = journal.log.next_start(is_used);
-            self.finish(transaction, journal, &usage, Some(start))?;
+            self.finish_checkpoint(transaction, journal, &usage, start)?;
             journal.log.begin_anew(start, gives_back)?;
         }
         journal.commit(&usage);
         self.remove_unused(journal);
         Ok(())
+    }
+
+    /// Commits a transaction with which redb's file is synced, and keeps its pages for readers.
+    fn finish_checkpoint(
+        &self,
+        transaction: WriteTransaction,
+        journal: &Journal,
+        usage: &Usage,
+        start: LogStart,
+    ) -> Result<(), EngineError> {
+        let Some(readers) = &self.readers else {
+            return self.finish(transaction, journal, usage, Some(start));
+        };
+        let pages = self.with_database(|database| readers.release(database))?;
+        self.finish(transaction, journal, usage, Some(start))?;
+        // Nothing is committed meanwhile, since the caller has the journal, and nothing is moved.
+        self.with_database(|_| readers.keep(pages))
     }
 
     /// Makes an empty segment that follows the log's.
@@ -240,9 +264,15 @@ impl Redb {
         self.checkpoint(false).map(|()| could)
     }
 
-    /// Moves pages to the beginning of the file, and shortens it. Returns whether it could.
+    /// Moves pages to the beginning of the file, and shortens it. Returns whether it could: not while snapshots are
+    /// open, here or in another process. A checkpoint has to come next, so that readers can have locks again.
     fn move_pages(&self) -> Result<bool, EngineError> {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(readers) = &self.readers
+            && !readers.end_if_there_are_none()
+        {
+            return Ok(false);
+        }
         let database = database.as_mut().expect("the database is there until it is dropped");
         match database.compact() {
             Ok(_) => Ok(true),
@@ -330,6 +360,13 @@ impl Drop for Redb {
             if has_commits { self.checkpoint(false) } else { Ok(()) }
         }));
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(readers) = &self.readers
+            && !readers.close()
+        {
+            // Readers still rely on pages that redb would free. The next opening finds everything as after a crash.
+            std::mem::forget(database);
+            return;
+        }
         // redb tidies its file when it closes it. If that fails, all synced commits are still
         // there.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
@@ -378,6 +415,13 @@ impl Engine for Redb {
     fn wipe(&self) -> Result<bool, EngineError> {
         self.overwrite_free_pages().map_err(|error| self.write_failed(error))
     }
+}
+
+/// Returns the path of what is beside redb's file, and has the same name with this behind it.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 /// Turns a panic into an error. redb trusts the pages that it reads, and a changed byte can make it

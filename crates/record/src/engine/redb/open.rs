@@ -11,7 +11,8 @@ use ibid_format::record::{
 };
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
-use super::commit_log::{CommitLog, Found, GIVE_UP};
+use super::commit_log::{CommitLog, Found, GIVE_UP, lost};
+use super::readers::Readers;
 use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
 use super::tables::{delete, put};
 use super::{
@@ -35,14 +36,14 @@ pub enum LostCommits {
 }
 
 /// What redb knows of the log.
-struct LogState {
-    id: CommitLogId,
+pub(super) struct LogState {
+    pub(super) id: CommitLogId,
     /// The last commit that redb has.
-    done: u64,
+    pub(super) done: u64,
     /// Where the next one is.
-    start: LogStart,
+    pub(super) start: LogStart,
     /// What is used of the segments.
-    used: BTreeMap<u64, u64>,
+    pub(super) used: BTreeMap<u64, u64>,
 }
 
 impl Redb {
@@ -59,8 +60,9 @@ impl Redb {
         if !there {
             make(path)?;
         }
+        let readers = Readers::open(path)?;
         let open = |builder: &Builder| builder.open(path);
-        Redb::opened(path, cache_bytes, open, Box::new(Folder::beside(path)))
+        Redb::opened(path, cache_bytes, open, Box::new(Folder::beside(path)), readers)
     }
 
     /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
@@ -75,7 +77,7 @@ impl Redb {
         cache_bytes: usize,
     ) -> Result<Self, EngineError> {
         let open = |builder: &Builder| builder.create_with_backend(file);
-        Redb::opened(path, cache_bytes, open, Box::new(segments))
+        Redb::opened(path, cache_bytes, open, Box::new(segments), None)
     }
 
     fn opened(
@@ -83,8 +85,12 @@ impl Redb {
         cache_bytes: usize,
         open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
         files: Box<dyn SegmentFiles>,
+        readers: Option<Readers>,
     ) -> Result<Self, EngineError> {
         let database = open_database(path, cache_bytes, open)?;
+        if let Some(readers) = &readers {
+            unless_it_panics(path, || readers.keep(readers.release(&database)?))?;
+        }
         let segments = Segments::new(files, path);
         let state = unless_it_panics(path, || log_state(&database, path))?;
         let is_new = state.is_none();
@@ -92,7 +98,7 @@ impl Redb {
             Some(state) => open_journal(&segments, path, state)?,
             None => new_journal(&segments, path, new_log_id(), 0)?,
         };
-        let engine = Redb::of(database, path, segments, journal);
+        let engine = Redb::of(database, path, segments, journal, readers);
         unless_it_panics(path, || {
             if is_new {
                 engine.adopt_log()?;
@@ -101,16 +107,20 @@ impl Redb {
             }
             engine.convert()
         })?;
+        if let Some(readers) = &engine.readers {
+            readers.begin();
+        }
         Ok(engine)
     }
 
-    fn of(database: Database, path: &Path, segments: Segments, journal: Journal) -> Self {
+    fn of(database: Database, path: &Path, segments: Segments, journal: Journal, readers: Option<Readers>) -> Self {
         Redb {
             database: RwLock::new(Some(database)),
             path: path.to_owned(),
             segments,
             journal: Mutex::new(journal),
             first_failure: OnceLock::new(),
+            readers,
         }
     }
 
@@ -133,6 +143,10 @@ impl Redb {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn give_up_lost_commits(path: &Path) -> Result<LostCommits, EngineError> {
+        let readers = match path.exists() {
+            true => Readers::open(path)?,
+            false => None,
+        };
         let database = open_database(path, CACHE_BYTES_MIN, |builder| builder.open(path))?;
         unless_it_panics(path, || {
             let Some(state) = log_state(&database, path)? else {
@@ -149,7 +163,7 @@ impl Redb {
                 }
                 Err(error) => return Err(error),
             };
-            let engine = Redb::of(database, path, segments, journal);
+            let engine = Redb::of(database, path, segments, journal, readers);
             let lost = match engine.repeat_commits(true)?.lost() {
                 _ if !is_readable => LostCommits::Unknown,
                 0 => return Ok(LostCommits::None),
@@ -177,7 +191,7 @@ impl Redb {
         self.tables(&transaction)?;
         let usage = Usage::from([(journal.log.segment(), 0)]);
         let start = journal.log.next_start(false);
-        self.finish(transaction, journal, &usage, Some(start))?;
+        self.finish_checkpoint(transaction, journal, &usage, start)?;
         journal.commit(&usage);
         Ok(())
     }
@@ -189,6 +203,8 @@ impl Redb {
         let transaction = self.begin(Commit::Unsynced)?;
         let done = journal.log.last();
         let segment = journal.log.segment();
+        // Of values that were placed before it, the engine may have no place any more.
+        let had_commits = journal.log.end() > COMMIT_LOG_COMMITS_AT;
         let mut usage = Usage::new();
         let found = {
             let mut tables = self.tables(&transaction)?;
@@ -212,16 +228,14 @@ impl Redb {
         };
         let log = &mut journal.log;
         if found.lost() > 0 && !gives_up {
-            let lost = log.damaged(format!(
-                "commits {} to {} were synced, and are damaged or missing",
-                found.last + 1,
-                found.synced
-            ));
+            let lost = log.damaged(lost(found.last, found.synced));
             return Err(log.fail(lost));
         }
         log.cut_off_rest()?;
         // Of a commit that was not finished, for example on a full disk.
         log.give_back()?;
+        // From now on everyone sees these commits, so a loss of power must not take them back.
+        log.sync()?;
         if found.last > done {
             let repeated = self.finish(transaction, journal, &usage, None);
             repeated.map_err(|error| journal.log.fail(error))?;
@@ -230,8 +244,8 @@ impl Redb {
             // The tables are there, also those that an earlier version did not have.
             self.finish(transaction, journal, &usage, None)?;
         }
-        // No snapshot is open yet that could need what is not used.
-        journal.had_values = journal.used(segment) > 0;
+        // A snapshot in another process may need what is not used any more.
+        journal.had_values = had_commits || usage.contains_key(&segment);
         Ok(found)
     }
 
@@ -372,7 +386,7 @@ fn new_log_id() -> CommitLogId {
 }
 
 /// Returns what redb knows of the log; [`None`] if it has none yet.
-fn log_state(database: &Database, path: &Path) -> Result<Option<LogState>, EngineError> {
+pub(super) fn log_state(database: &impl ReadableDatabase, path: &Path) -> Result<Option<LogState>, EngineError> {
     let failed = |error: redb::Error| failed("open", path, error);
     let damaged = |found: String| EngineError::Damaged {
         engine: ENGINE,

@@ -7,7 +7,7 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
 
 use super::tables::range;
-use super::{Journal, Redb, definition, is_placed, segments, unless_it_panics};
+use super::{Journal, Readers, Redb, definition, is_placed, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
@@ -120,6 +120,9 @@ impl Redb {
         let length = self.length()?.unwrap_or(0);
         if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length) {
             return Ok(());
+        }
+        if self.readers.as_ref().is_some_and(Readers::are_there) {
+            return Ok(()); // those of other processes stay longer
         }
         // Readers come and go: some moment there is none.
         for _ in 0..COMPACTING_TRIES {

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ibid_format::record::ValuePlace;
 use redb::StorageBackend;
 
-use super::VALUE_BYTES_MAX;
+use super::{VALUE_BYTES_MAX, beside};
 use crate::engine::EngineError;
 
 /// The number of the one file that earlier versions wrote their log into.
@@ -60,14 +60,9 @@ pub(super) struct Folder {
 impl Folder {
     /// Returns the segments of redb's file at `path`.
     pub(super) fn beside(path: &Path) -> Self {
-        let beside = |end: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        };
         Folder {
-            path: beside(".segments"),
-            earlier: beside(".log"),
+            path: beside(path, ".segments"),
+            earlier: beside(path, ".log"),
         }
     }
 
@@ -76,6 +71,11 @@ impl Folder {
             EARLIER_LOG => self.earlier.clone(),
             number => self.path.join(number.to_string()),
         }
+    }
+
+    /// Opens a file that is only read.
+    pub(super) fn open_read_only(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
+        self.opened(number, OpenOptions::new().read(true))
     }
 
     fn opened(&self, number: u64, options: &OpenOptions) -> io::Result<Arc<dyn StorageBackend>> {

@@ -19,7 +19,7 @@ use crate::engine::{
 const PLACED_BYTES_MIN: usize = 64;
 
 /// Is called with each key of a range, and what redb stores of its value, until it breaks.
-type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
+pub(super) type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
 
 pub(super) struct RedbSnapshot {
     /// Opened when they are first read: most snapshots read two.
@@ -74,26 +74,8 @@ impl Read for RedbSnapshot {
             let Some(stored) = get(self.table(table)?, &self.path, key)? else {
                 return Ok(false);
             };
-            match StoredValue::decode(stored.value()) {
-                Ok(StoredValue::Placed(place)) if is_placed(table) => {
-                    let from = at.min(place.length);
-                    let place = ValuePlace {
-                        offset: place.offset.saturating_add(from),
-                        length: (place.length - from).min(length as u64),
-                        ..place
-                    };
-                    self.show(place, found)?;
-                }
-                Ok(_) | Err(_) => {
-                    let mut whole = |value: &[u8]| found(part_of(value, at, length));
-                    value(
-                        table,
-                        stored.value(),
-                        &|place, found| self.show(place, found),
-                        &mut whole,
-                    )?;
-                }
-            }
+            let show: Show<'_> = &|place, found| self.show(place, found);
+            part_of_value(table, stored.value(), (at, length), show, found)?;
             Ok(true)
         })
     }
@@ -310,10 +292,48 @@ fn release(before: Option<&AccessGuard<'_, &'static [u8]>>, usage: &mut Usage) {
 }
 
 /// Shows the value at a place.
-type Show<'a> = &'a dyn Fn(ValuePlace, &mut dyn FnMut(&[u8])) -> Result<(), EngineError>;
+pub(super) type Show<'a> = &'a dyn Fn(ValuePlace, &mut dyn FnMut(&[u8])) -> Result<(), EngineError>;
+
+/// Returns what redb stores of a value, whose `place` is in the log.
+pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<u8> {
+    let mut stored = Vec::new();
+    match is_placed(table) {
+        false => stored.extend_from_slice(value),
+        true if value.len() >= PLACED_BYTES_MIN => StoredValue::Placed(place).encode(&mut stored),
+        true => StoredValue::Here(value).encode(&mut stored),
+    }
+    stored
+}
+
+/// Shows a part of a value of which redb has this: so many bytes from a place on.
+pub(super) fn part_of_value(
+    table: Table,
+    stored: &[u8],
+    (at, length): (u64, usize),
+    show: Show<'_>,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<(), EngineError> {
+    match StoredValue::decode(stored) {
+        Ok(StoredValue::Placed(place)) if is_placed(table) => {
+            let from = at.min(place.length);
+            let place = ValuePlace {
+                offset: place.offset.saturating_add(from),
+                length: (place.length - from).min(length as u64),
+                ..place
+            };
+            show(place, found)
+        }
+        Ok(_) | Err(_) => value(table, stored, show, &mut |value| found(part_of(value, at, length))),
+    }
+}
 
 /// Shows a value of which redb has this.
-fn value(table: Table, stored: &[u8], show: Show<'_>, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
+pub(super) fn value(
+    table: Table,
+    stored: &[u8],
+    show: Show<'_>,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<(), EngineError> {
     if !is_placed(table) {
         found(stored);
         return Ok(());
@@ -357,7 +377,7 @@ fn range_of_values(
     })
 }
 
-fn get<'t>(
+pub(super) fn get<'t>(
     table: &'t impl ReadableTable<&'static [u8], &'static [u8]>,
     path: &Path,
     key: &[u8],

@@ -26,6 +26,7 @@ impl Redb {
             self.checkpoint(false)?;
         }
         if !self.move_pages()? || self.length()?.is_none() {
+            self.checkpoint(false)?;
             return Ok(false); // without a file of its own it is in storage of the caller's
         }
         self.fill()?;

@@ -1,0 +1,621 @@
+//! Reading redb's file and the log while another process may write them.
+//!
+//! A reader sees what a checkpoint synced last, and in memory what was synced in the log since. It reads the header of
+//! redb's file before and after everything else, and begins anew if another checkpoint came between: so what it shows
+//! is never of two states. Its lock makes the writer keep the pages that it reads. Without one it looks at the header
+//! after each page, and says so if the page may have been changed.
+
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ibid_format::record::ValuePlace;
+use redb::{
+    BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    StorageBackend, TableDefinition, TableError,
+};
+
+use super::commit_log::{CommitLog, GIVE_UP, Position};
+use super::header::{HEADER_BYTES, Header, Root};
+use super::open::{LogState, log_state};
+use super::overlay::Overlay;
+use super::readers::{Lock, Writer};
+use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
+use super::tables::{EachStored, Show, get, part_of_value, range, stored_form, value};
+use super::{CACHE_BYTES_MIN, Definition, ENGINE, definition, failed, unless_it_panics};
+use crate::engine::{
+    Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Work,
+};
+
+/// How often the state is read if a checkpoint comes between each time.
+const TRIES: u32 = 400;
+/// How often it is read if it cannot be, and nothing has changed: a header may be read while it is written.
+const TRIES_UNCHANGED: u32 = 5;
+/// How often a reader waits for a lock: until a checkpoint has come, or pages have been moved.
+const TRIES_FOR_LOCK: u32 = 200;
+/// The longest pause between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A file of [`Redb`](super::Redb) that is only read, also while another process has it open for writing.
+///
+/// Snapshots show everything that was synced when it was opened, or [refreshed](Engine::refresh) last. If no process
+/// writes the file, they show what the next one would find. Nothing on disk is changed, and no right to do so is
+/// needed.
+///
+/// A snapshot stays as it is. Its pages stay in the file as long as the process that writes it, or the one that opens
+/// it next if nothing was written in between. After that, and if this process may not read the file beside redb's whose
+/// name ends with `.readers`, reading from a snapshot may fail with [`EngineError::Outdated`].
+pub struct RedbReader {
+    path: PathBuf,
+    cache_bytes: usize,
+    state: Mutex<Arc<State>>,
+    /// So that no refresh replaces what a later one has read.
+    refreshing: Mutex<()>,
+}
+
+/// What snapshots show.
+struct State {
+    base: Arc<Base>,
+    overlay: Arc<Overlay>,
+    /// How far the log is in the overlay.
+    position: Position,
+}
+
+/// What redb's file had at a checkpoint.
+struct Base {
+    // Dropped before the database.
+    tables: [OnceLock<Option<Opened>>; Table::ALL.len()],
+    transaction: ReadTransaction,
+    _database: ReadOnlyDatabase,
+    claim: Arc<Claim>,
+    /// Why the first read failed, after which redb refuses every other.
+    first_failure: OnceLock<EngineError>,
+    log: LogState,
+    /// All that values are in. They can be read even if they are removed.
+    segments: SegmentSet,
+}
+
+type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// What a reader relies on.
+struct Claim {
+    file: File,
+    transaction: u64,
+    root: Root,
+    /// [`None`] if the writer keeps nothing for this reader.
+    lock: Option<Lock>,
+    is_outdated: AtomicBool,
+}
+
+impl Claim {
+    /// Returns an error if what was just read may be of a later transaction.
+    fn check(&self) -> io::Result<()> {
+        if self.lock.as_ref().is_some_and(Lock::keeps) || Header::read(&self.file)?.root() == self.root {
+            return Ok(());
+        }
+        self.is_outdated.store(true, Ordering::Relaxed);
+        Err(io::Error::other("another process has changed the file"))
+    }
+}
+
+impl Debug for Claim {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "transaction {}", self.transaction)
+    }
+}
+
+/// redb's file as it was at a checkpoint.
+#[derive(Debug)]
+struct Frozen {
+    header: [u8; HEADER_BYTES],
+    claim: Arc<Claim>,
+}
+
+impl StorageBackend for Frozen {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.claim.file.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(part) = self.header.get(at..at.saturating_add(out.len())) {
+            out.copy_from_slice(part);
+            return Ok(());
+        }
+        let read = self.claim.file.read_exact_at(out, offset);
+        // Before an error is believed, too: the file may have become shorter.
+        self.claim.check()?;
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the file ends before a page that it needs",
+            )),
+            read => read,
+        }
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    // redb's own locks are for writers that use them, which this engine's do not: they commit without syncs.
+
+    fn try_lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(true)
+    }
+
+    fn lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn unlock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn query_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+}
+
+/// Why a state was not read.
+enum Failure {
+    /// The file was changed meanwhile.
+    Changed,
+    /// A lock does not count now, before a checkpoint or while pages are moved.
+    NoLock,
+    Error(EngineError),
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Failure::Error(error)
+    }
+}
+
+impl RedbReader {
+    /// Opens a file that [`Redb::open`](super::Redb::open) made. Caches pages up to `cache_bytes`, for each checkpoint
+    /// that a snapshot shows.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`] if it is not there; [`EngineError::NotReadOnly`] if it has to be opened for writing first;
+    /// [`EngineError::Damaged`] or [`EngineError::Version`] if it is not as redb writes it, or the log is missing or
+    /// damaged; [`EngineError::Outdated`] if it changes all the time.
+    ///
+    /// ```
+    /// use ibid_record::engine::{Commit, Engine, Redb, RedbReader, Table};
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("redb");
+    /// let writer = Redb::open(&path, 1 << 20)?;
+    /// let reader = RedbReader::open(&path, 1 << 20)?;
+    /// writer.write(Commit::Synced, &mut |transaction| transaction.put(Table::Meta, b"ibid", b"in the same place"))?;
+    /// assert!(reader.refresh()?);
+    /// assert!(reader.snapshot()?.contains(Table::Meta, b"ibid")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, EngineError> {
+        let state = read_anew(path, cache_bytes, &SegmentSet::new())?;
+        Ok(RedbReader {
+            path: path.to_owned(),
+            cache_bytes,
+            state: Mutex::new(Arc::new(state)),
+            refreshing: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the state with what was synced in the log since; [`None`] if it has to be read anew.
+    fn read_on(&self, state: &State) -> Option<State> {
+        let claim = &state.base.claim;
+        let is_same = || {
+            let header = Header::read(&claim.file);
+            header.is_ok_and(|header| header.transaction() == claim.transaction)
+        };
+        if claim.is_outdated.load(Ordering::Relaxed) || !is_same() {
+            return None;
+        }
+        let mut next = State {
+            base: state.base.clone(),
+            overlay: state.overlay.clone(),
+            position: state.position,
+        };
+        let read = next.read_log(&self.path);
+        (read.is_ok() && is_same()).then_some(next)
+    }
+
+    fn refuse<T>(&self) -> Result<T, EngineError> {
+        let path = self.path.clone();
+        Err(EngineError::ReadOnly { path })
+    }
+}
+
+/// Reads the state of the file, until nothing comes between. Some of its segments may be `open` already.
+fn read_anew(path: &Path, cache_bytes: usize, open: &SegmentSet) -> Result<State, EngineError> {
+    let io = |source| EngineError::io("open", path, source);
+    let (mut unchanged, mut waited) = (0, 0);
+    for tried in 0..TRIES {
+        let file = File::open(path).map_err(io)?;
+        let header = match Header::read(&file) {
+            Ok(header) => header,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(damaged(path, "it is shorter than its header".to_owned()));
+            }
+            Err(error) => return Err(io(error)),
+        };
+        let state = read_state(path, cache_bytes, (file, &header), open, waited < TRIES_FOR_LOCK);
+        match state {
+            Ok(state) => return Ok(state),
+            Err(Failure::Error(error @ EngineError::NotReadOnly { .. })) => return Err(error),
+            Err(Failure::Error(error)) => {
+                unchanged += 1;
+                if unchanged == TRIES_UNCHANGED {
+                    return Err(error);
+                }
+            }
+            Err(Failure::NoLock) => waited += 1,
+            Err(Failure::Changed) => {}
+        }
+        std::thread::sleep(PAUSE.min(Duration::from_micros(100) * tried));
+    }
+    Err(EngineError::Outdated { path: path.to_owned() })
+}
+
+/// Reads the state of the file, which has this header.
+fn read_state(
+    path: &Path,
+    cache_bytes: usize,
+    (file, header): (File, &Header),
+    open: &SegmentSet,
+    waits: bool,
+) -> Result<State, Failure> {
+    let transaction = header.transaction();
+    let is_same = |file: &File| Header::read(file).is_ok_and(|header| header.transaction() == transaction);
+    let lock = Lock::take(path, transaction);
+    if !is_same(&file) {
+        return Err(Failure::Changed);
+    }
+    let lock = match lock {
+        Some(lock) if lock.counts() => Some(lock),
+        Some(lock) if waits && lock.writer() != Writer::Unknown => return Err(Failure::NoLock),
+        _ => None,
+    };
+    let claim = Arc::new(Claim {
+        file,
+        transaction,
+        root: header.root(),
+        lock,
+        is_outdated: AtomicBool::new(false),
+    });
+    let state = unless_it_panics(path, || State::read(path, cache_bytes, header, claim.clone(), open));
+    match is_same(&claim.file) {
+        true => Ok(state?),
+        false => Err(Failure::Changed),
+    }
+}
+
+fn not_read_only(path: &Path, found: &'static str) -> EngineError {
+    let path = path.to_owned();
+    EngineError::NotReadOnly { path, found }
+}
+
+impl State {
+    fn read(
+        path: &Path,
+        cache_bytes: usize,
+        header: &Header,
+        claim: Arc<Claim>,
+        open: &SegmentSet,
+    ) -> Result<Self, EngineError> {
+        if header.needs_repair() {
+            return Err(not_read_only(path, "it was not closed, and has to be repaired"));
+        }
+        let frozen = Frozen {
+            header: header.clone().of_closed_file(),
+            claim: claim.clone(),
+        };
+        let opened = Builder::new()
+            .set_cache_size(cache_bytes.max(CACHE_BYTES_MIN))
+            // Otherwise it would need to know which pages are free.
+            .set_concurrency_mode(ConcurrencyMode::SingleWriter)
+            .open_read_only_with_backend(frozen);
+        let database = opened.map_err(|error| failed("open", path, error.into()))?;
+        let transaction = database.begin_read();
+        let transaction = transaction.map_err(|error| failed("open", path, error.into()))?;
+        let Some(log) = log_state(&database, path)? else {
+            return Err(not_read_only(path, "it is new, or an earlier version wrote it"));
+        };
+        for table in [Table::Records, Table::Blocks] {
+            let earlier: Definition = TableDefinition::new(table.name());
+            match transaction.open_table(earlier) {
+                Err(TableError::TableDoesNotExist(_)) => {}
+                Ok(_) | Err(_) => return Err(not_read_only(path, "an earlier version wrote it")),
+            }
+        }
+        if log.start.segment == EARLIER_LOG {
+            return Err(not_read_only(path, "an earlier version wrote it"));
+        }
+        let segments = open_segments(path, &log, open)?;
+        let position = Position::first(log.start, log.done);
+        let mut state = State {
+            base: Arc::new(Base {
+                tables: Default::default(),
+                transaction,
+                _database: database,
+                claim,
+                first_failure: OnceLock::new(),
+                log,
+                segments,
+            }),
+            overlay: Arc::default(),
+            position,
+        };
+        state.read_log(path)?;
+        Ok(state)
+    }
+
+    /// Takes over what was synced in the log since.
+    fn read_log(&mut self, path: &Path) -> Result<(), EngineError> {
+        let Base {
+            log, segments, claim, ..
+        } = &*self.base;
+        let writer = || claim.lock.as_ref().map_or(Writer::Unknown, Lock::writer);
+        let number = log.start.segment;
+        let Some(file) = segments.get(&number) else {
+            return Err(damaged(
+                path,
+                format!("segment {number} of its log is missing. {GIVE_UP}"),
+            ));
+        };
+        let mut opened = CommitLog::open(file.clone(), path, log.start, log.id, log.done)?;
+        let overlay = &mut self.overlay;
+        opened.read_on(
+            &mut self.position,
+            writer() == Writer::Writing,
+            &mut |table, change, offset| {
+                let stored = change.value.map(|value| {
+                    let place = ValuePlace {
+                        segment: number,
+                        offset,
+                        length: value.len() as u64,
+                    };
+                    stored_form(table, value, place)
+                });
+                Arc::make_mut(overlay).set(table, change.key, stored);
+                Ok(())
+            },
+        )
+    }
+}
+
+fn damaged(path: &Path, found: String) -> EngineError {
+    EngineError::Damaged {
+        engine: ENGINE,
+        path: path.to_owned(),
+        found,
+    }
+}
+
+/// Opens all segments that values are in, and that of the log, unless they are `open` already.
+fn open_segments(path: &Path, log: &LogState, open: &SegmentSet) -> Result<SegmentSet, EngineError> {
+    let files = Folder::beside(path);
+    let io = |source| EngineError::io("open a segment of", path, source);
+    let mut set = SegmentSet::new();
+    let number = log.start.segment;
+    for segment in files.numbers().map_err(io)? {
+        let is_used = log.used.get(&segment).is_some_and(|used| *used > 0);
+        if segment < number && !is_used {
+            continue;
+        }
+        if let Some(file) = open.get(&segment) {
+            set.insert(segment, file.clone());
+            continue;
+        }
+        let file = match files.open_read_only(segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io(error)),
+        };
+        if segment <= number {
+            set.insert(segment, file);
+        } else if CommitLog::has_commits_at_its_beginning(&*file, &log.id) {
+            let found = format!("its log goes on in segment {segment}: the file is an older one. {GIVE_UP}");
+            return Err(damaged(path, found));
+        }
+    }
+    Ok(set)
+}
+
+impl Engine for RedbReader {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
+        Ok(Box::new(ReaderSnapshot {
+            state: self.state(),
+            path: self.path.clone(),
+        }))
+    }
+
+    fn refresh(&self) -> Result<bool, EngineError> {
+        let _refreshing = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.state();
+        let next = match self.read_on(&before) {
+            Some(next) => next,
+            None => read_anew(&self.path, self.cache_bytes, &before.base.segments)?,
+        };
+        let is_new = !Arc::ptr_eq(&next.base, &before.base) || next.position != before.position;
+        if is_new {
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        }
+        Ok(is_new)
+    }
+
+    fn write(&self, _: Commit, _: Work<'_>) -> Result<(), EngineError> {
+        self.refuse()
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.refuse()
+    }
+
+    fn reclaim(&self, _: bool, _: Pause<'_>) -> Result<(), EngineError> {
+        self.refuse()
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.refuse()
+    }
+
+    fn wipe(&self) -> Result<bool, EngineError> {
+        self.refuse()
+    }
+}
+
+struct ReaderSnapshot {
+    state: Arc<State>,
+    path: PathBuf,
+}
+
+impl Snapshot for ReaderSnapshot {}
+
+impl ReaderSnapshot {
+    /// Runs a read. Whatever goes wrong, the reason is that the file was changed if it was.
+    fn guarded<T>(&self, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        let base = &self.state.base;
+        unless_it_panics(&self.path, read).map_err(|error| match error {
+            _ if base.claim.is_outdated.load(Ordering::Relaxed) => EngineError::Outdated {
+                path: self.path.clone(),
+            },
+            EngineError::Stopped { .. } => base.first_failure.get().cloned().unwrap_or(error),
+            error => {
+                let _ = base.first_failure.set(error.clone());
+                error
+            }
+        })
+    }
+
+    /// Returns a table of redb; [`None`] if an earlier version did not make it.
+    fn table(&self, table: Table) -> Result<Option<&Opened>, EngineError> {
+        let place = &self.state.base.tables[table as usize];
+        if let Some(table) = place.get() {
+            return Ok(table.as_ref());
+        }
+        let opened = match self.state.base.transaction.open_table(definition(table)) {
+            Ok(opened) => Some(opened),
+            Err(TableError::TableDoesNotExist(_)) => None,
+            Err(error) => return Err(failed("read", &self.path, error.into())),
+        };
+        Ok(place.get_or_init(|| opened).as_ref())
+    }
+
+    /// Shows what is stored of a key, and returns whether there is anything.
+    fn stored(
+        &self,
+        table: Table,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]) -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
+        self.guarded(|| {
+            if let Some(changed) = self.state.overlay.get(table, key) {
+                return changed.map_or(Ok(false), |stored| found(stored).map(|()| true));
+            }
+            let Some(from) = self.table(table)? else {
+                return Ok(false);
+            };
+            match get(from, &self.path, key)? {
+                Some(stored) => found(stored.value()).map(|()| true),
+                None => Ok(false),
+            }
+        })
+    }
+
+    fn each_stored(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachStored<'_>,
+    ) -> Result<(), EngineError> {
+        self.guarded(|| {
+            let from = self.table(table)?;
+            let overlay = &self.state.overlay;
+            overlay.range(
+                (table, keys),
+                direction,
+                &mut |each| from.map_or(Ok(()), |from| range(from, &self.path, keys, direction, each)),
+                each,
+            )
+        })
+    }
+
+    fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
+        segments::show(&self.state.base.segments, place, &self.path, found)
+    }
+}
+
+impl Read for ReaderSnapshot {
+    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        let show: Show<'_> = &|place, found| self.show(place, found);
+        self.stored(table, key, &mut |stored| value(table, stored, show, found))
+    }
+
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
+        self.stored(table, key, &mut |_| Ok(()))
+    }
+
+    fn get_part(
+        &self,
+        table: Table,
+        key: &[u8],
+        at: u64,
+        length: usize,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        let show: Show<'_> = &|place, found| self.show(place, found);
+        self.stored(table, key, &mut |stored| {
+            part_of_value(table, stored, (at, length), show, found)
+        })
+    }
+
+    fn reads_parts(&self) -> bool {
+        true
+    }
+
+    fn keys(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachKey<'_>,
+    ) -> Result<(), EngineError> {
+        self.each_stored(table, keys, direction, &mut |key, _| Ok(each(key)))
+    }
+
+    fn range(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachPair<'_>,
+    ) -> Result<(), EngineError> {
+        let show: Show<'_> = &|place, found| self.show(place, found);
+        self.each_stored(table, keys, direction, &mut |key, stored| {
+            let mut flow = ControlFlow::Continue(());
+            value(table, stored, show, &mut |value| flow = each(key, value))?;
+            Ok(flow)
+        })
+    }
+}
