@@ -477,9 +477,13 @@ impl EncoderThread {
         let number = number_of(place, source.number);
         let mut owner = None;
         let mut stored_bytes = 0;
+        let mut is_certain = false;
         self.records.visit(read, number, &mut |record| {
             let is_same = match record.body {
-                record::Body::Whole(body) => body == source.body,
+                record::Body::Whole(body) => {
+                    is_certain = body == source.body;
+                    is_certain
+                }
                 record::Body::Delta { check: found, .. } => found == check,
                 record::Body::Deleted => false,
             };
@@ -502,18 +506,16 @@ impl EncoderThread {
                 LatestEntry::Automatic | LatestEntry::Shared => copies.push(number),
             }
         }
-        let Some(older) = self.body_as_it_will_be(read, source, number)? else {
-            return Ok(None);
-        };
-        if older != source.body {
+        if !is_certain && self.body_as_it_will_be(read, source, number)?.as_deref() != Some(source.body) {
             return Ok(None);
         }
         let stored_bytes = match self.pending.get(number) {
             Some(rewrite) => rewrite.delta.len() as u64,
             None => stored_bytes,
         };
-        let is_whole = stored_bytes == older.len() as u64;
-        let choice = self.delta(source, number, &older, older.len() / REPLACED_SAVED_PART)?;
+        let is_whole = stored_bytes == source.body.len() as u64;
+        let bytes_max = source.body.len() / REPLACED_SAVED_PART;
+        let choice = self.delta(source, number, source.body, bytes_max)?;
         let Some(mut choice) = choice else {
             return Ok(None);
         };
