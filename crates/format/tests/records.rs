@@ -6,12 +6,12 @@ use ibid_format::Error;
 use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, COMMIT_HEAD_BYTES, ChainEntry,
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, INDEX_VALUE_BYTES_MAX,
-    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LatestEntry, LogChange,
-    LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places, PurgedMark,
-    READERS_NOTE_BYTES, ReadersNote, Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry,
-    StoredValue, TIME_MAX, ValuePlace, VersionEntry, VersionGroup, after_index_value, body_check, commit_log_header,
-    commit_log_id, commit_log_note, frame_of_block, frames_of_block, index_value_prefix, key_of, open_log_entry,
-    records_of_frame, split_key, synced_by_note,
+    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LastBlock, LatestEntry,
+    LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places,
+    PurgedMark, READERS_NOTE_BYTES, ReadersNote, Record, References, RetentionClock, RetentionEntry, Role,
+    SegmentEntry, StoredValue, TIME_MAX, ValuePlace, VersionEntry, VersionGroup, after_index_value, body_check,
+    commit_log_header, commit_log_id, commit_log_note, frame_of_block, frames_of_block, index_value_prefix, key_of,
+    open_log_entry, records_of_frame, split_key, synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -235,6 +235,9 @@ fn entries_are_as_documented() {
     let purged = PurgedMark { purges: 3 };
     assert_example("purged", &purged.encode());
     assert_eq!(PurgedMark::decode(&example("purged")), Ok(purged));
+    let last = LastBlock { number: 128 };
+    assert_example("last-block", &last.encode());
+    assert_eq!(LastBlock::decode(&example("last-block")), Ok(last));
     let clock = RetentionClock { time: NOON };
     assert_example("retention", &clock.encode());
     assert_eq!(RetentionClock::decode(&example("retention")), Ok(clock));

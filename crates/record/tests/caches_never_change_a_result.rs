@@ -217,3 +217,37 @@ fn a_store_that_has_just_become_a_replica_can_be_compacted() {
     }
     assert!(two.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
 }
+
+/// A process that reads caches frames by the numbers of their blocks, also while others come and write.
+#[test]
+fn a_reader_never_takes_a_block_for_one_that_was_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = |number: u32| format!("{number} in the same place").repeat(20);
+    let filled = |first: u32| {
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        for number in first..first + 8 {
+            pages.put(&number.to_be_bytes(), body(number).as_bytes()).unwrap();
+        }
+        compact(&store);
+        (store, pages)
+    };
+    drop(filled(0));
+    let reader = Store::open(folder.path(), Options::default().with_read_only(true)).unwrap();
+    let pages = reader.find_namespace("pages").unwrap().unwrap();
+    let is_read = |first: u32| {
+        (first..first + 8).all(|number| pages.get(&number.to_be_bytes()).unwrap() == Some(body(number).into_bytes()))
+    };
+    assert!(is_read(0));
+
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    let written = store.find_namespace("pages").unwrap().unwrap();
+    for number in 0..8_u32 {
+        written.purge(&number.to_be_bytes()).unwrap();
+    }
+    compact(&store);
+    drop((written, store));
+    drop(filled(8));
+    assert!(reader.refresh().unwrap());
+    assert!(is_read(8));
+}

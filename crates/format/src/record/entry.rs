@@ -2,9 +2,10 @@
 //! key and its value.
 
 use super::index::{IndexValues, put_values, read_values};
+use super::places::BLOCK_MAX;
 use super::{
-    ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, NAME_BYTES_MAX, NEXT_KEY, PURGED_KEY, RETENTION_CLOCK_KEY, TIME_MAX,
-    WATERMARK_KEY,
+    ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, LAST_BLOCK_KEY, NAME_BYTES_MAX, NEXT_KEY, PURGED_KEY, RETENTION_CLOCK_KEY,
+    TIME_MAX, WATERMARK_KEY,
 };
 use crate::Error;
 use crate::error::{equal, in_range};
@@ -224,7 +225,7 @@ pub struct NamespaceEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum LatestEntry {
-    /// As suits its records; nobody has chosen.
+    /// As suits its records; it was never set.
     #[default]
     Automatic = 0,
     /// Whole.
@@ -475,6 +476,31 @@ pub struct PurgedMark {
 pub struct RetentionClock {
     /// The time, milliseconds since 1970.
     pub time: u64,
+}
+
+/// A block that was removed when it had the largest number of all: the entry `last block` of the table `meta`. So no
+/// number is given to two blocks, which a process that reads while another writes could take for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastBlock {
+    /// Its number, from 1.
+    pub number: u64,
+}
+
+impl LastBlock {
+    /// Returns the entry as stored under [`LAST_BLOCK_KEY`].
+    pub fn encode(&self) -> Vec<u8> {
+        encode_number(LAST_BLOCK_KEY, self.number)
+    }
+
+    /// Reads the entry stored under [`LAST_BLOCK_KEY`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Check`] if a byte changed; else the fault in the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let number = decode_number(LAST_BLOCK_KEY, "number of a block", BLOCK_MAX, bytes)?;
+        Ok(LastBlock { number })
+    }
 }
 
 impl PurgedMark {

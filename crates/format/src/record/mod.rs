@@ -41,8 +41,8 @@ pub use commit_log::{
     CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
 };
 pub use entry::{
-    EncoderWatermark, EncodingStopped, KeyEntry, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark, RetentionClock,
-    RetentionEntry, key_of, split_key,
+    EncoderWatermark, EncodingStopped, KeyEntry, LastBlock, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark,
+    RetentionClock, RetentionEntry, key_of, split_key,
 };
 pub use index::{
     INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, after_index_value,
@@ -97,6 +97,8 @@ pub const WATERMARK_KEY: &[u8] = b"encoded";
 pub const PURGED_KEY: &[u8] = b"purged";
 /// The key of [`RetentionClock`] in the table `meta`.
 pub const RETENTION_CLOCK_KEY: &[u8] = b"retention";
+/// The key of [`LastBlock`] in the table `meta`.
+pub const LAST_BLOCK_KEY: &[u8] = b"last block";
 /// The prefix of the keys of [`EncodingStopped`] in the table `meta`.
 pub const ENCODING_STOPPED_PREFIX: &[u8] = b"given up/";
 

@@ -11,7 +11,7 @@ use crate::wire;
 pub const PLACES_PER_GROUP: u64 = 256;
 
 /// Largest number of a block: together with a frame's index it fits into 63 bits.
-const BLOCK_MAX: u64 = (1 << 55) - 1;
+pub(super) const BLOCK_MAX: u64 = (1 << 55) - 1;
 
 /// A frame of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

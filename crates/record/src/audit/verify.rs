@@ -15,10 +15,10 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
     self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
-    FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LOG_KEY, LogEntry, LogState, NEXT_KEY, NamespaceEntry,
-    NextNumbers, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP,
-    VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame,
-    split_key, version_group_key,
+    FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LAST_BLOCK_KEY, LOG_KEY, LastBlock, LogEntry, LogState,
+    NEXT_KEY, NamespaceEntry, NextNumbers, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY, References,
+    RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest,
+    open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
 use super::fault::{
@@ -201,6 +201,9 @@ impl Verifier<'_> {
             FORMAT_KEY if value == FORMAT || value == FORMAT_WITHOUT_TIMES => {}
             PURGED_KEY => {
                 PurgedMark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
+            }
+            LAST_BLOCK_KEY => {
+                LastBlock::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }
             RETENTION_CLOCK_KEY => {
                 RetentionClock::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;

@@ -49,8 +49,8 @@ const USE_PERCENT_MIN_IN_A_HURRY: u64 = 50;
 /// So many short blocks are worth merging in the background.
 const SHORT_BLOCKS: usize = 32;
 
-/// Gives blocks their numbers. No number is given twice while the store is open, because readers
-/// cache frames by the number of their block. Who holds the lock is the only one who makes blocks.
+/// Gives blocks their numbers. No number is given twice, because readers, also those in other processes, cache frames
+/// by the number of their block. Who holds the lock is the only one who makes blocks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockNumbers {
     last: Mutex<u64>,
@@ -253,15 +253,7 @@ impl<'c> Packer<'c> {
 
     /// Returns a number for a block.
     fn next_block(&mut self) -> Result<u64, Error> {
-        let mut stored = 0;
-        let mut each = |key: &[u8]| {
-            stored = key.try_into().map_or(0, u64::from_be_bytes);
-            ControlFlow::Break(())
-        };
-        let everything = (Bound::Unbounded, Bound::Unbounded);
-        self.read
-            .keys(Table::Blocks, everything, Direction::Backward, &mut each)?;
-        let next = stored.max(*self.last_block) + 1;
+        let next = block::last_number(self.read)?.max(*self.last_block) + 1;
         let is_odd = self.occasion != Occasion::Request;
         *self.last_block = next + u64::from(next.is_multiple_of(2) == is_odd);
         Ok(*self.last_block)
@@ -605,6 +597,5 @@ fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bo
         Body::Delta { delta, .. } if delta.len() <= COPY_BYTES_MAX => {}
         Body::Delta { .. } | Body::Deleted => return Ok(false),
     }
-    let entry = lookup::key_entry(read, &key_of(record.namespace, record.key))?;
-    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
+    lookup::is_latest(read, &key_of(record.namespace, record.key), number)
 }

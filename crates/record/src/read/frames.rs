@@ -97,8 +97,7 @@ impl Frame {
 
 /// Reads frames, and caches those that were used last.
 ///
-/// No block number is given twice while a store is open, so a cached frame is right for every
-/// snapshot.
+/// No block number is given twice, so a cached frame is right for every snapshot.
 pub(crate) struct Frames {
     recent: Mutex<LruCache<Place, Arc<Frame>>>,
     decoders: Mutex<Vec<BlockFrameDecoder>>,

@@ -39,6 +39,12 @@ pub(crate) fn key_entry_with_values(
         .map_err(|error| Error::damaged(Table::Keys, stored_key, error))
 }
 
+/// Returns whether a record is the latest of a key, given as it is in the table `keys`, and no deletion.
+pub(crate) fn is_latest(read: &(impl Read + ?Sized), stored_key: &[u8], number: u64) -> Result<bool, Error> {
+    let entry = key_entry(read, stored_key)?;
+    Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
+}
+
 /// Returns the entry of a version, from 1 to `entry.versions`; [`None`] if it was purged. That of version 1 has no
 /// time, if there are others.
 pub(crate) fn version_entry(

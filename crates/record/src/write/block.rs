@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{Place, Places};
+use ibid_format::record::{LAST_BLOCK_KEY, LastBlock, Place, Places};
 
 use super::places;
 use super::request::{MovedRecord, NewBlock, Origin};
-use crate::engine::{Read, Table, Transaction};
+use crate::engine::{Direction, Read, Table, Transaction};
 use crate::error::Error;
 use crate::read;
 
@@ -50,8 +51,37 @@ pub(crate) fn add(transaction: &mut dyn Transaction, block: &NewBlock) -> Result
 /// Removes the blocks of a list that have no record any more.
 pub(crate) fn remove_unused(transaction: &mut dyn Transaction, blocks: &[u64]) -> Result<(), Error> {
     let used = records_by_block(transaction)?;
-    for block in blocks.iter().filter(|block| !used.contains_key(block)) {
+    let unused = || blocks.iter().filter(|block| !used.contains_key(block));
+    let last = last_number(transaction)?;
+    if unused().any(|block| *block == last) {
+        note_last(transaction)?;
+    }
+    for block in unused() {
         transaction.delete(Table::Blocks, &block.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+/// Returns the largest number that a block has or had; 0 if there never was one.
+pub(crate) fn last_number(read: &(impl Read + ?Sized)) -> Result<u64, Error> {
+    let mut last = 0;
+    // Verification reports damage. It is in the way of no compaction.
+    let mut removed = |value: &[u8]| last = LastBlock::decode(value).map_or(0, |removed| removed.number);
+    read.get(Table::Meta, LAST_BLOCK_KEY, &mut removed)?;
+    let mut each = |key: &[u8]| {
+        last = last.max(key.try_into().map_or(0, u64::from_be_bytes));
+        ControlFlow::Break(())
+    };
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    read.keys(Table::Blocks, everything, Direction::Backward, &mut each)?;
+    Ok(last)
+}
+
+/// Notes the largest number that a block has, before this block is removed.
+pub(crate) fn note_last(transaction: &mut dyn Transaction) -> Result<(), Error> {
+    let number = last_number(transaction)?;
+    if number > 0 {
+        transaction.put(Table::Meta, LAST_BLOCK_KEY, &LastBlock { number }.encode())?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{Epoch, LogState, NEXT_KEY, NextNumbers, Role, WATERMARK_KEY};
 
-use super::references;
 use super::request::{TRANSFERRED_TABLES, TransferPart};
+use super::{block, references};
 use crate::engine::{Direction, Table, Transaction};
 use crate::error::{Damage, Error};
 
@@ -22,6 +22,7 @@ pub(crate) fn begin(
     if !matches!(state.role, Role::Replica | Role::Incomplete { .. }) {
         return Ok(()); // the answer is late
     }
+    block::note_last(transaction)?;
     for table in Table::ALL.into_iter().filter(|&table| table != Table::Meta) {
         loop {
             let mut keys = Vec::new();
