@@ -16,7 +16,25 @@ pub enum Versions {
     Kept,
 }
 
+/// Fewest keys by which it is judged whether keys get further versions.
+pub(crate) const KEYS_MIN: u64 = 1000;
+/// With fewer than one further version for so many keys, practically no key has a second version.
+const KEYS_PER_VERSION: u64 = 100;
+
 impl Versions {
+    /// Returns whether practically no key has a second version: there are at least 1000, and fewer than one further
+    /// version for 100 of them. `versions` counts all versions of these keys.
+    ///
+    /// ```
+    /// use ibid_record::Versions;
+    /// assert!(Versions::are_rare(1000, 1009));
+    /// assert!(!Versions::are_rare(1000, 1010) && !Versions::are_rare(999, 999));
+    /// ```
+    pub fn are_rare(keys: u64, versions: u64) -> bool {
+        let further = versions.saturating_sub(keys);
+        keys >= KEYS_MIN && further.saturating_mul(KEYS_PER_VERSION) < keys
+    }
+
     pub(crate) fn from_kept(kept: bool) -> Self {
         if kept { Versions::Kept } else { Versions::Latest }
     }
@@ -63,6 +81,31 @@ impl Version {
             number: entry.number,
             deleted: entry.deleted,
             time: Time::stored(entry.time),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_rare_if_fewer_than_one_key_in_a_hundred_has_a_second_one() {
+        for (keys, versions, expected) in [
+            (0, 0, false),
+            (999, 999, false),
+            (1000, 1000, true),
+            (1000, 1009, true),
+            (1000, 1010, false),
+            (1000, 5000, false),
+            (1_000_000, 1_009_999, true),
+            (1_000_000, 1_010_000, false),
+        ] {
+            assert_eq!(
+                Versions::are_rare(keys, versions),
+                expected,
+                "{keys} keys, {versions} versions"
+            );
         }
     }
 }

@@ -420,7 +420,7 @@ fn a_store_is_read_without_the_right_to_write() {
             .find_map(|line| line.split("read ").nth(1))
             .expect("it has read");
         assert!(read.trim().parse::<u64>().unwrap() >= before, "{read} after {before}");
-        // The second time nobody writes, and it was not closed.
+        // The second time no process writes, and the last one did not close it.
         drop(writer);
         set(&place, 0o755);
         set(&place.join("redb"), 0o644);

@@ -19,7 +19,7 @@ use common::{Kind, Model, Op, Values, assert_same, assert_same_as_first, batch, 
 use ibid_record::engine::Redb;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{
-    Compacting, Durability, Encoding, Error, Options, Refusal, Retention, Retrieval, Role, Store, Versions,
+    Compacting, Durability, Encoding, Error, Latest, Options, Refusal, Retention, Retrieval, Role, Store, Versions,
 };
 
 const KEYS: [&[u8]; 6] = [b"", b"a", b"ab", b"b", b"c", b"\xff\xff"];
@@ -62,7 +62,7 @@ impl Seeded {
             way => {
                 let mut body = common::noise(3000, way as u32);
                 let place = self.below(3000) as usize;
-                body[place] ^= self.next() as u8;
+                body[place] ^= if self.one_in(3) { 0 } else { self.next() as u8 };
                 body
             }
         };
@@ -301,8 +301,10 @@ impl World {
         }
     }
 
-    /// Sets what a namespace keeps, or removes what is not kept.
+    /// Sets what a namespace keeps, or how it stores latest versions, or removes what is not kept.
     fn retain(&mut self) {
+        let latest = [Latest::Automatic, Latest::Whole, Latest::Shared, Latest::Deltas][self.random.below(4) as usize];
+        let space = self.random.below(2) as usize;
         let (retention, time) = (self.random.retention(), 1 + self.random.below(200));
         let sets = self.random.one_in(2);
         let store = self.nodes[self.primary].store();
@@ -311,6 +313,8 @@ impl World {
         store.finish_encoding().unwrap();
         let before = self.nodes[self.primary].position();
         if sets {
+            spaces[space].set_latest_as(latest).unwrap();
+            self.models.insert(self.nodes[self.primary].position(), model.clone());
             spaces[0].set_retention(retention).unwrap();
             model.retention[0] = retention;
             self.models.insert(self.nodes[self.primary].position(), model);

@@ -370,7 +370,7 @@ fn keys_that_do_not_repeat_become_deltas_unless_they_are_to_stay_whole_and_that_
     assert_eq!(load("ten", &again(10), &["--latest", "whole"]), (false, false));
     assert_eq!(load("few", &once[..999], &[]), (false, false));
     assert_eq!(load("latest", &once, &["--versions", "latest"]), (false, false));
-    // Nobody has chosen here.
+    // Here it is not set.
     assert_eq!(load("automatic", &once, &[]), (true, false));
     let more: Vec<usize> = (1000..1200).collect();
     assert_eq!(load("automatic", &more, &[]), (false, false));

@@ -390,8 +390,7 @@ impl Counter<'_> {
         if versions == Some(Versions::Latest) {
             return Ok(true);
         }
-        let entry = lookup::key_entry(self.read, &key_of(record.namespace, record.key))?;
-        Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
+        lookup::is_latest(self.read, &key_of(record.namespace, record.key), number)
     }
 
     /// Counts how many other records must be read for one. Those with larger numbers were counted

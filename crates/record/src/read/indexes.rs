@@ -1,7 +1,6 @@
 //! Indexes, and what is found in them.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
@@ -9,7 +8,8 @@ use ibid_format::record::{
 };
 
 use super::lookup;
-use super::view::{PAGE, Record, View, live};
+use super::pages::Pages;
+use super::view::{Record, View, live};
 use crate::engine::{Direction, KeyRange, Read, Table};
 use crate::error::{Damage, Error};
 use crate::index::{IndexedKey, IndexedRecord, Unique};
@@ -120,7 +120,7 @@ pub(crate) fn key_of_value(
     let most = if unique == Unique::Yes { 2 } else { 1 };
     let rows = rows_of(read, namespace, index, value, most)?;
     if let [_, second, ..] = &rows[..] {
-        // Which of the two is right nobody knows.
+        // Either of the two may be the right one.
         let stored = key_of_row(second);
         return Err(Error::damaged(Table::Indexes, &stored, Damage::Misplaced));
     }
@@ -156,15 +156,7 @@ pub(crate) fn values_of(
 }
 
 /// The rows of an index whose values are in a range, by value and then by key.
-pub(crate) struct IndexedKeys<V> {
-    view: V,
-    /// The rest of the range, as keys of the table `indexes`.
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    direction: Direction,
-    page: VecDeque<IndexRow>,
-    ended: bool,
-}
+pub(crate) struct IndexedKeys<V>(Pages<V, IndexRow>);
 
 impl<V: Borrow<View>> IndexedKeys<V> {
     pub(crate) fn new(view: V, namespace: u32, index: u8, range: KeyRange<'_>, direction: Direction) -> Self {
@@ -182,54 +174,12 @@ impl<V: Borrow<View>> IndexedKeys<V> {
             Bound::Excluded(value) => first(value),
             Bound::Unbounded => index_prefix(namespace, index + 1).to_vec(),
         };
-        IndexedKeys {
-            view,
-            from: Bound::Included(from),
-            to: Bound::Excluded(to),
-            direction,
-            page: VecDeque::new(),
-            ended: false,
-        }
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        IndexedKeys(Pages::new(view, Table::Indexes, range, direction))
     }
 
     fn next_row(&mut self) -> Result<Option<IndexRow>, Error> {
-        if self.page.is_empty() && !self.ended {
-            self.read_page()?;
-        }
-        Ok(self.page.pop_front())
-    }
-
-    fn read_page(&mut self) -> Result<(), Error> {
-        let (mut last, mut damage) = (None, None);
-        let page = &mut self.page;
-        let mut each = |key: &[u8], value: &[u8]| {
-            last = Some(key.to_vec());
-            match row(key, value) {
-                Ok(row) => page.push_back(row),
-                Err(error) => damage = Some(error),
-            }
-            if damage.is_some() || page.len() == PAGE {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        let as_slice = |bound| Bound::map(bound, Vec::as_slice);
-        let range = (as_slice(self.from.as_ref()), as_slice(self.to.as_ref()));
-        let engine = &self.view.borrow().engine;
-        engine.range(Table::Indexes, range, self.direction, &mut each)?;
-        if let Some(error) = damage {
-            page.clear();
-            return Err(error);
-        }
-        self.ended = page.len() < PAGE;
-        if let Some(last) = last {
-            match self.direction {
-                Direction::Forward => self.from = Bound::Excluded(last),
-                Direction::Backward => self.to = Bound::Excluded(last),
-            }
-        }
-        Ok(())
+        self.0.next(|key, value| row(key, value).map(Some))
     }
 }
 
@@ -238,7 +188,9 @@ impl<V: Borrow<View>> Iterator for IndexedKeys<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_row();
-        self.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        if next.is_err() {
+            self.0.end();
+        }
         let found = |IndexRow { value, key, .. }: IndexRow| IndexedKey { value, key };
         Some(next.transpose()?.map(found))
     }
@@ -256,23 +208,17 @@ impl<V: Borrow<View>> IndexedRecords<V> {
         let Some(row) = self.0.next_row()? else {
             return Ok(None);
         };
-        let View { engine, records, .. } = self.0.view.borrow();
+        let View { engine, records, .. } = self.0.0.view();
         let stored_key = key_of(row.namespace, &row.key);
         let found = lookup::key_entry_with_values(&**engine, &stored_key)?;
         let (entry, values) = found.ok_or_else(|| Error::damaged(Table::Keys, &stored_key, Damage::Missing))?;
-        let IndexRow {
-            namespace,
-            index,
-            value,
-            key,
-        } = row;
-        let listed = (index, value);
+        let listed = (row.index, row.value);
         if !values.contains(&listed) {
-            let prefix = index_value_prefix(namespace, index, &listed.1);
-            let stored = [&prefix, &key[..]].concat();
-            return Err(Error::damaged(Table::Indexes, &stored, Damage::Misplaced));
+            let row = IndexRow { value: listed.1, ..row };
+            return Err(Error::damaged(Table::Indexes, &key_of_row(&row), Damage::Misplaced));
         }
-        let owner = (namespace, &key[..], entry.versions);
+        let (key, value) = (row.key, listed.1);
+        let owner = (row.namespace, &key[..], entry.versions);
         // The cache is not used: a scan reads each record once.
         let body = live(entry.latest, records.body(&**engine, entry.latest, owner)?)?;
         let record = Record {
@@ -282,7 +228,6 @@ impl<V: Borrow<View>> IndexedRecords<V> {
             number: entry.latest,
             time: Time::stored(entry.time),
         };
-        let value = listed.1;
         Ok(Some(IndexedRecord { value, record }))
     }
 }
@@ -293,8 +238,7 @@ impl<V: Borrow<View>> Iterator for IndexedRecords<V> {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
         if next.is_err() {
-            self.0.page.clear();
-            self.0.ended = true; // so that a loop over a failing iterator ends
+            self.0.0.end();
         }
         next.transpose()
     }

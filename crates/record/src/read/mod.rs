@@ -5,6 +5,7 @@ pub(crate) mod indexes;
 pub(crate) mod lookup;
 mod many;
 pub(crate) mod namespaces;
+mod pages;
 pub(crate) mod places;
 pub(crate) mod records;
 pub(crate) mod view;

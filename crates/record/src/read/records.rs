@@ -224,8 +224,7 @@ impl Records {
         let Some(stored_key) = stored_key else {
             return Ok(false);
         };
-        let entry = lookup::key_entry(read, &stored_key)?;
-        Ok(entry.is_some_and(|entry| entry.latest == number && !entry.deleted))
+        lookup::is_latest(read, &stored_key, number)
     }
 
     /// Returns the body of a record as it is stored; [`None`] if there is no such record.

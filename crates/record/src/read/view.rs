@@ -2,13 +2,14 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
 
 use super::lookup::{self, At};
 use super::many;
+use super::pages::Pages;
 use super::records::{Generation, Records, See, StoredBody};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
@@ -221,15 +222,9 @@ pub(super) fn live(number: u64, body: Option<Vec<u8>>) -> Result<Vec<u8>, Error>
 
 /// The keys of a namespace that are in a range, in order. Reads no record.
 pub(crate) struct Keys<V> {
-    view: V,
+    rest: Pages<V, (Vec<u8>, KeyEntry)>,
     namespace: u32,
-    /// The rest of the range, as keys of the table `keys`.
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    direction: Direction,
     filter: KeyFilter,
-    page: VecDeque<(Vec<u8>, KeyEntry)>,
-    ended: bool,
 }
 
 impl<V: Borrow<View>> Keys<V> {
@@ -248,63 +243,21 @@ impl<V: Borrow<View>> Keys<V> {
             bound => bound,
         };
         Keys {
-            view,
+            rest: Pages::new(view, Table::Keys, (from, to), direction),
             namespace,
-            from,
-            to,
-            direction,
             filter,
-            page: VecDeque::new(),
-            ended: false,
         }
     }
 
     /// Returns the next key with its entry.
     fn next_entry(&mut self) -> Result<Option<(Vec<u8>, KeyEntry)>, Error> {
-        while self.page.is_empty() && !self.ended {
-            self.read_page()?;
-        }
-        let Some((stored_key, entry)) = self.page.pop_front() else {
-            return Ok(None);
-        };
-        let damaged = |error| Error::damaged(Table::Keys, &stored_key, Damage::Bytes(error));
-        let (_, key) = record::split_key(&stored_key).map_err(damaged)?;
-        Ok(Some((key.to_vec(), entry)))
-    }
-
-    fn read_page(&mut self) -> Result<(), Error> {
-        let (mut last, mut damage, mut seen) = (None, None, 0);
-        let page = &mut self.page;
-        let mut each = |key: &[u8], value: &[u8]| {
-            last = Some(key.to_vec());
-            seen += 1;
-            match KeyEntry::decode(key, value) {
-                Ok(entry) if self.filter.takes(&entry) => page.push_back((key.to_vec(), entry)),
-                Ok(_) => {}
-                Err(error) => damage = Some(Error::damaged(Table::Keys, key, error)),
-            }
-            if damage.is_some() || seen == PAGE {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        let as_slice = |bound| Bound::map(bound, Vec::as_slice);
-        let range = (as_slice(self.from.as_ref()), as_slice(self.to.as_ref()));
-        let engine = &self.view.borrow().engine;
-        engine.range(Table::Keys, range, self.direction, &mut each)?;
-        if let Some(error) = damage {
-            self.page.clear();
-            return Err(error);
-        }
-        self.ended = seen < PAGE;
-        if let Some(last) = last {
-            match self.direction {
-                Direction::Forward => self.from = Bound::Excluded(last),
-                Direction::Backward => self.to = Bound::Excluded(last),
-            }
-        }
-        Ok(())
+        let filter = self.filter;
+        self.rest.next(|stored_key, value| {
+            let damaged = |error| Error::damaged(Table::Keys, stored_key, Damage::Bytes(error));
+            let entry = KeyEntry::decode(stored_key, value).map_err(damaged)?;
+            let (_, key) = record::split_key(stored_key).map_err(damaged)?;
+            Ok(filter.takes(&entry).then(|| (key.to_vec(), entry)))
+        })
     }
 }
 
@@ -313,7 +266,9 @@ impl<V: Borrow<View>> Iterator for Keys<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_entry();
-        self.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        if next.is_err() {
+            self.rest.end();
+        }
         let state = |(key, entry): (Vec<u8>, KeyEntry)| {
             let latest = Version::latest_of(&entry);
             KeyState { key, latest }
@@ -335,7 +290,7 @@ impl<V: Borrow<View>> Scan<V> {
             return Ok(None);
         };
         let owner = (self.0.namespace, &key[..], entry.versions);
-        let View { engine, records, .. } = self.0.view.borrow();
+        let View { engine, records, .. } = self.0.rest.view();
         Ok(Some(Record {
             // The cache is not used: a scan reads each record once.
             body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
@@ -361,7 +316,7 @@ impl<V: Borrow<View>> KeysAsOf<V> {
 
     fn next_state(&mut self) -> Result<Option<KeyState>, Error> {
         while let Some((key, entry)) = self.keys.next_entry()? {
-            let found = self.keys.view.borrow().version_of_entry(&key, &entry, self.time)?;
+            let found = self.keys.rest.view().version_of_entry(&key, &entry, self.time)?;
             if let Some(latest) = found.filter(|version| !version.deleted) {
                 return Ok(Some(KeyState { key, latest }));
             }
@@ -375,7 +330,9 @@ impl<V: Borrow<View>> Iterator for KeysAsOf<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_state();
-        self.keys.ended |= next.as_ref().is_err_and(|error| !is_of_one_key(error));
+        if next.as_ref().is_err_and(|error| !is_of_one_key(error)) {
+            self.keys.rest.end();
+        }
         next.transpose()
     }
 }
@@ -397,12 +354,7 @@ impl<V: Borrow<View>> ScanAsOf<V> {
         let Some(KeyState { key, latest }) = self.0.next_state()? else {
             return Ok(None);
         };
-        let body = self
-            .0
-            .keys
-            .view
-            .borrow()
-            .body_of(self.0.keys.namespace, &key, &latest)?;
+        let body = self.0.keys.rest.view().body_of(self.0.keys.namespace, &key, &latest)?;
         Ok(Some(Record {
             body: live(latest.number, body)?,
             key,
@@ -418,7 +370,9 @@ impl<V: Borrow<View>> Iterator for ScanAsOf<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        self.0.keys.ended |= next.as_ref().is_err_and(|error| !is_of_one_key(error));
+        if next.as_ref().is_err_and(|error| !is_of_one_key(error)) {
+            self.0.keys.rest.end();
+        }
         next.transpose()
     }
 }
@@ -428,7 +382,9 @@ impl<V: Borrow<View>> Iterator for Scan<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        self.0.ended |= next.is_err(); // so that a loop over a failing iterator ends
+        if next.is_err() {
+            self.0.rest.end();
+        }
         next.transpose()
     }
 }

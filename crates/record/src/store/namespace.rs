@@ -18,7 +18,7 @@ use crate::read::{indexes, namespaces};
 use crate::retention::Retention;
 use crate::time::Time;
 use crate::versions::{Version, Versions};
-use crate::write::request::{Change, Changes, Command, Durability, Operation, Outcome, Target};
+use crate::write::request::{Change, Changes, Command, Durability, Operation, Outcome, Setting, Target};
 
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
@@ -151,7 +151,7 @@ impl Namespace {
     /// ```
     pub fn set_retention(&self, retention: Retention) -> Result<(), Error> {
         let entry = retention.entry(&self.name, self.versions)?;
-        let command = Command::SetRetention(self.target(), entry);
+        let command = Command::Set(self.target(), Setting::Retention(entry));
         self.store.ask(command, Durability::Sync).map(drop)
     }
 
@@ -179,7 +179,7 @@ impl Namespace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_latest_as(&self, latest: Latest) -> Result<(), Error> {
-        let command = Command::SetLatest(self.target(), latest.entry());
+        let command = Command::Set(self.target(), Setting::Latest(latest.entry()));
         self.store.ask(command, Durability::Sync).map(drop)
     }
 

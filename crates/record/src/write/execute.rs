@@ -1,13 +1,10 @@
 //! Executing one command within a transaction.
 
 use ibid_delta::Interval;
-use ibid_format::record::{
-    Epoch, LatestEntry, LogEntry, LogState, NextNumbers, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, Role,
-    key_of,
-};
+use ibid_format::record::{Epoch, LogEntry, LogState, NextNumbers, RETENTION_CLOCK_KEY, RetentionClock, Role, key_of};
 
 use super::apply::Failure;
-use super::request::{Changes, Command, EncodedBatch, Expirations, LogCommand, Outcome, Rewrite, Target};
+use super::request::{Changes, Command, EncodedBatch, Expirations, LogCommand, Outcome, Rewrite, Setting, Target};
 use super::{apply, block, index, namespace, oplog, references, replay, rewrite, transfer, truncate};
 use crate::engine::{Table, Transaction};
 use crate::error::Error;
@@ -39,8 +36,7 @@ pub(crate) fn execute(
         Command::Batch(changes) => batch(transaction, records, state, changes),
         Command::Namespace(name, versions) => find_or_make_namespace(transaction, state, name, *versions),
         Command::Index(target, name, unique) => find_or_make_index(transaction, state, target, name, *unique),
-        Command::SetRetention(target, retention) => set_retention(transaction, state, target, *retention),
-        Command::SetLatest(target, latest) => set_latest(transaction, state, target, *latest),
+        Command::Set(target, setting) => set(transaction, state, target, *setting),
         Command::Expire(expirations) => expire(transaction, records, state, expirations),
         Command::Rebase(rewrites) => {
             state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
@@ -129,34 +125,16 @@ fn find_or_make_index(
     Ok(Outcome::Index(found.number))
 }
 
-fn set_retention(
+fn set(
     transaction: &mut dyn Transaction,
     state: &mut State,
     target: &Target,
-    retention: RetentionEntry,
+    setting: Setting,
 ) -> Result<Outcome, Failure> {
     state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
-    let namespace = target.number;
-    let is_new = namespace::set_retention(transaction, namespace, retention).map_err(Failure::Undone)?;
+    let is_new = namespace::set(transaction, target.number, setting).map_err(Failure::Undone)?;
     if is_new && let Some(log) = &mut state.log {
-        let entry = LogEntry::Retention { namespace, retention };
-        oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
-    }
-    Ok(Outcome::Done)
-}
-
-fn set_latest(
-    transaction: &mut dyn Transaction,
-    state: &mut State,
-    target: &Target,
-    latest: LatestEntry,
-) -> Result<Outcome, Failure> {
-    state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
-    let namespace = target.number;
-    let is_new = namespace::set_latest(transaction, namespace, latest).map_err(Failure::Undone)?;
-    if is_new && let Some(log) = &mut state.log {
-        let entry = LogEntry::Latest { namespace, latest };
-        oplog::append(transaction, log, &entry).map_err(Failure::Undone)?;
+        oplog::append(transaction, log, &setting.log_entry(target.number)).map_err(Failure::Undone)?;
     }
     Ok(Outcome::Done)
 }

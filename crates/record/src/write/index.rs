@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ibid_format::record::{
-    INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, NAME_BYTES_MAX, split_key,
+    INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, split_key,
 };
 
 use super::apply::Failure;
+use super::namespace::check_name;
 use super::request::{Change, Operation};
 use crate::engine::{Read, Table, Transaction};
 use crate::error::{Damage, Error};
@@ -27,11 +28,7 @@ pub(crate) fn find_or_make(
     name: &str,
     unique: Unique,
 ) -> Result<Found, Failure> {
-    let out_of_range = |field, min, max, found| Failure::Refused(Error::OutOfRange { field, min, max, found });
-    if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
-        let (max, found) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Err(out_of_range("name of an index", 1, max, found));
-    }
+    check_name("name of an index", name)?;
     let all = indexes::all(transaction, namespace).map_err(Failure::Refused)?;
     if let Some(found) = all.iter().find(|index| index.name == name) {
         found.check(namespace_name, unique).map_err(Failure::Refused)?;
@@ -40,8 +37,8 @@ pub(crate) fn find_or_make(
     }
     let number = all.iter().map(|index| index.number).max().unwrap_or(0) + 1;
     if number > INDEXES_MAX {
-        let max = INDEXES_MAX.into();
-        return Err(out_of_range("indexes of a namespace", 0, max, number.into()));
+        let (field, min, max, found) = ("indexes of a namespace", 0, INDEXES_MAX.into(), number.into());
+        return Err(Failure::Refused(Error::OutOfRange { field, min, max, found }));
     }
     let unique = unique == Unique::Yes;
     let value = IndexEntry { number, unique }.encode(namespace, name);

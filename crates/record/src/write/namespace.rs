@@ -3,6 +3,7 @@
 use ibid_format::record::{LatestEntry, NAME_BYTES_MAX, NamespaceEntry, NextNumbers, RetentionEntry};
 
 use super::apply::Failure;
+use super::request::Setting;
 use crate::engine::{Table, Transaction};
 use crate::error::{Damage, Error};
 use crate::read::namespaces;
@@ -16,10 +17,7 @@ pub(crate) fn find_or_make(
     versions: Versions,
 ) -> Result<u32, Failure> {
     let out_of_range = |field, min, max, found| Failure::Refused(Error::OutOfRange { field, min, max, found });
-    if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
-        let (max, found) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Err(out_of_range("name of a namespace", 1, max, found));
-    }
+    check_name("name of a namespace", name)?;
     if let Some(number) = namespaces::number(transaction, name, versions).map_err(Failure::Refused)? {
         return Ok(number);
     }
@@ -43,18 +41,21 @@ pub(crate) fn find_or_make(
     Ok(number)
 }
 
-/// Sets what a namespace keeps. Returns whether that is new.
-pub(crate) fn set_retention(
-    transaction: &mut dyn Transaction,
-    number: u32,
-    retention: RetentionEntry,
-) -> Result<bool, Error> {
-    edit(transaction, number, |entry| entry.retention = retention)
+/// Refuses a name that is empty or too long.
+pub(super) fn check_name(field: &'static str, name: &str) -> Result<(), Failure> {
+    let (min, max, found) = (1, NAME_BYTES_MAX as u64, name.len() as u64);
+    match (min..=max).contains(&found) {
+        true => Ok(()),
+        false => Err(Failure::Refused(Error::OutOfRange { field, min, max, found })),
+    }
 }
 
-/// Sets how the latest versions of a namespace are stored. Returns whether that is new.
-pub(crate) fn set_latest(transaction: &mut dyn Transaction, number: u32, latest: LatestEntry) -> Result<bool, Error> {
-    edit(transaction, number, |entry| entry.latest = latest)
+/// Changes a setting of a namespace. Returns whether it is another then.
+pub(crate) fn set(transaction: &mut dyn Transaction, number: u32, setting: Setting) -> Result<bool, Error> {
+    edit(transaction, number, |entry| match setting {
+        Setting::Retention(retention) => entry.retention = retention,
+        Setting::Latest(latest) => entry.latest = latest,
+    })
 }
 
 /// Notes that a namespace has records with a time at which they expire.

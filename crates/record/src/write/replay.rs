@@ -8,7 +8,7 @@ use ibid_delta::{DeltaEncoder, Interval, Method};
 use ibid_format::record::{LogEntry, LogOperation, LogState, NextNumbers, Role, body_check};
 
 use super::apply::{self, Failure};
-use super::request::{ReceivedEntries, ReceivedEntry, Rewrite};
+use super::request::{ReceivedEntries, ReceivedEntry, Rewrite, Setting};
 use super::{index, namespace, oplog, rewrite, truncate};
 use crate::engine::{Read, Table, Transaction};
 use crate::error::Error;
@@ -79,10 +79,10 @@ fn replay_entry(
             replay_batch(transaction, records, next, *time, received, operations, position)?;
         }
         LogEntry::Retention { namespace, retention } => {
-            namespace::set_retention(transaction, *namespace, *retention).map_err(Failure::Undone)?;
+            namespace::set(transaction, *namespace, Setting::Retention(*retention)).map_err(Failure::Undone)?;
         }
         LogEntry::Latest { namespace, latest } => {
-            namespace::set_latest(transaction, *namespace, *latest).map_err(Failure::Undone)?;
+            namespace::set(transaction, *namespace, Setting::Latest(*latest)).map_err(Failure::Undone)?;
         }
         LogEntry::Namespace { versions_kept, name } => {
             let before = *next;

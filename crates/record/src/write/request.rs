@@ -43,10 +43,8 @@ pub(crate) enum Command {
     Namespace(Arc<str>, Versions),
     /// Find the index of this name, or make it.
     Index(Target, Arc<str>, Unique),
-    /// Set what a namespace keeps.
-    SetRetention(Target, RetentionEntry),
-    /// Set how the latest versions of a namespace are stored.
-    SetLatest(Target, LatestEntry),
+    /// Change a setting of a namespace.
+    Set(Target, Setting),
     /// Remove what namespaces no longer keep.
     Expire(Expirations),
     /// Store the results of the encoder.
@@ -78,8 +76,7 @@ impl Command {
             }
             Command::Namespace(..)
             | Command::Index(..)
-            | Command::SetRetention(..)
-            | Command::SetLatest(..)
+            | Command::Set(..)
             | Command::Expire(_)
             | Command::ForgetPurges(_)
             | Command::Encode(_)
@@ -98,8 +95,7 @@ impl Command {
             Command::Log(_) | Command::Rebase(_) | Command::Expire(_) => self.bytes(),
             Command::Namespace(..)
             | Command::Index(..)
-            | Command::SetRetention(..)
-            | Command::SetLatest(..)
+            | Command::Set(..)
             | Command::ForgetPurges(_)
             | Command::AddBlock(_)
             | Command::RemoveBlocks(_)
@@ -111,6 +107,25 @@ impl Command {
 
 /// About the bytes of a part of the contents that a replica receives.
 const PART_BYTES: usize = 1 << 20;
+
+/// A setting of a namespace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Setting {
+    /// What it keeps.
+    Retention(RetentionEntry),
+    /// How its latest versions are stored.
+    Latest(LatestEntry),
+}
+
+impl Setting {
+    /// Returns what the log says of it.
+    pub(crate) fn log_entry(self, namespace: u32) -> LogEntry {
+        match self {
+            Setting::Retention(retention) => LogEntry::Retention { namespace, retention },
+            Setting::Latest(latest) => LogEntry::Latest { namespace, latest },
+        }
+    }
+}
 
 pub(crate) enum Outcome {
     /// For each operation of a batch the record that it wrote, if it wrote one.

@@ -13,7 +13,7 @@ use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY};
 use super::apply::Failure;
 use super::execute::{State, execute};
 use super::feed::{Feed, NewRecord};
-use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Written};
+use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Setting, Written};
 use super::{oplog, truncate};
 use crate::compact::Activity;
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
@@ -240,7 +240,7 @@ impl Writer {
     /// Sends the outcomes to the callers, and the written records to the encoder.
     fn tell(&self, group: Vec<Grouped>, outcomes: Vec<Result<Outcome, Error>>) {
         for (Grouped { request, .. }, outcome) in group.into_iter().zip(outcomes) {
-            if let (Some(feed), Command::SetLatest(..), Ok(_)) = (&self.feed, &request.command, &outcome) {
+            if let (Some(feed), Command::Set(_, Setting::Latest(_)), Ok(_)) = (&self.feed, &request.command, &outcome) {
                 feed.settings_change();
             }
             if let (Some(feed), Command::Batch(changes), Ok(Outcome::Written(written))) =

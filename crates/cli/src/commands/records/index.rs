@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use ibid_record::{Batch, Direction, Index, Namespace, Store, Unique};
 
 use super::indexes::{self, FieldIndexes};
-use super::{is_there, no_namespace, none_there, open_at, options_to_store, place};
+use super::{existing_namespace, open_existing, options_to_store};
 use crate::args::IndexArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
@@ -19,13 +19,8 @@ const KEYS: usize = 1024;
 const BYTES: usize = 4 << 20;
 
 pub(crate) fn run(context: &mut Context, args: &IndexArgs) -> Result<Outcome> {
-    let path = place(&args.place.store)?;
-    if !is_there(path)? {
-        return Err(none_there(path));
-    }
-    let store = open_at(context, path, options_to_store(context), false)?;
-    let namespace = store.find_namespace(&args.place.namespace)?;
-    let namespace = namespace.ok_or_else(|| no_namespace(&args.place.namespace))?;
+    let store = open_existing(context, &args.place.store, options_to_store(context))?;
+    let (store, namespace) = existing_namespace(store, &args.place)?;
     let unique = if args.unique { Unique::Yes } else { Unique::No };
     let index = namespace.index(&args.name, unique)?;
     let mut done = Indexed {
@@ -64,6 +59,7 @@ fn fill(
     let (mut batch, mut bytes) = (Batch::new(), 0);
     for record in snapshot.scan(namespace, everything, Direction::Forward)? {
         if watch.monitor.is_cancelled() {
+            store.commit(batch)?;
             let left = format!("{} records are found in the index", done.records);
             return Err(Failure::Interrupted(left.into()));
         }

@@ -1,5 +1,8 @@
 //! The thread that encodes.
 
+mod copies;
+mod state;
+
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -7,12 +10,11 @@ use std::time::Duration;
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, COPIES_MAX, ChainEntry, ENCODING_STOPPED_PREFIX, EncoderWatermark, EncodingStopped, KeyEntry, LatestEntry,
-    Record, VersionEntry, WATERMARK_KEY, body_check, key_of,
+    self, ChainEntry, EncoderWatermark, LatestEntry, Record, VersionEntry, WATERMARK_KEY, body_check, key_of,
 };
 
-use super::bodies::{BodyCheck, BodyIndex};
-use super::governor::Savings;
+use self::state::{NamespaceState, given_up};
+use super::bodies::BodyIndex;
 use super::index::{FEATURES, NewestIndex, each_chain};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
@@ -35,14 +37,6 @@ const REPLACED_SAVED_PART: usize = 4;
 const SIMILAR_DELTA_PART: usize = 8;
 /// Shorter bodies are not looked for elsewhere, bytes.
 const SHARED_BYTES_MIN: usize = 64;
-/// A record that is a delta already becomes one of a record with the same body if that saves so many bytes.
-const SHARED_SAVED_MIN: u64 = 256;
-/// When there are so many more copies of a body, all become deltas of the last: so no more records are read for one.
-const COPIES_IN_A_ROW: usize = 8;
-/// A namespace that keeps versions has hardly any if, of so many new records, at most one in so many is not the first
-/// under its key.
-const INSERTED_MIN: u64 = 1000;
-const INSERTED_FOR_UPDATE: u64 = 100;
 /// Most memory that the delta encoder keeps between records, bytes.
 const ENCODER_BYTES_MAX: usize = 4 << 20;
 /// Most candidates that are tried.
@@ -60,32 +54,6 @@ const UNWRITTEN_BYTES: u64 = 16 << 20;
 /// Records that are read ahead at once.
 const PAGE: usize = 64;
 
-/// The state of a namespace.
-#[derive(Debug, Default)]
-struct NamespaceState {
-    savings: Savings,
-    /// Whether encoding was given up.
-    is_given_up: bool,
-    /// How its latest versions are stored; [`None`] if that has to be looked up.
-    latest: Option<LatestEntry>,
-    /// New records that were the first under their keys, and others: of the first keys that were there, and since then.
-    inserted: u64,
-    updated: u64,
-}
-
-impl NamespaceState {
-    /// Returns how latest versions are stored.
-    fn latest(&self, versions_kept: bool) -> LatestEntry {
-        let is_insert_only =
-            self.inserted >= INSERTED_MIN && self.updated.saturating_mul(INSERTED_FOR_UPDATE) < self.inserted;
-        match self.latest.unwrap_or_default() {
-            LatestEntry::Automatic if !versions_kept || is_insert_only => LatestEntry::Deltas,
-            LatestEntry::Automatic => LatestEntry::Shared,
-            chosen => chosen,
-        }
-    }
-}
-
 /// The new record that older ones become deltas of.
 #[derive(Clone, Copy)]
 struct Source<'b> {
@@ -97,13 +65,6 @@ struct Source<'b> {
 struct Choice {
     saved: u64,
     rewrite: Rewrite,
-}
-
-/// An older record with the same body as the new one.
-struct SameBody {
-    choice: Choice,
-    /// The latest versions with this body that are deltas of the new record then.
-    copies: Vec<u64>,
 }
 
 /// A record that was read to be encoded later than it was committed.
@@ -424,206 +385,6 @@ impl EncoderThread {
         let length = body.len();
         self.cache.insert(new.number, Arc::new(body), length);
         self.judge(new.namespace, length, saved);
-        Ok(())
-    }
-
-    /// Forgets how namespaces store their latest versions if that has changed.
-    fn note_settings(&mut self) {
-        let settings = self.feed.settings();
-        if std::mem::replace(&mut self.settings, settings) != settings {
-            self.namespaces.values_mut().for_each(|state| state.latest = None);
-        }
-    }
-
-    /// Counts a new record, to find out whether its namespace gets any versions.
-    fn count_new(&mut self, new: &NewRecord) {
-        let state = self.namespaces.entry(new.namespace).or_default();
-        if new.prior.is_some_and(|prior| prior.is_replaced) {
-            state.updated += 1;
-        } else {
-            state.inserted += 1;
-        }
-    }
-
-    /// Returns how the latest versions of a namespace are stored.
-    fn latest(&mut self, read: &dyn Snapshot, namespace: u32, versions_kept: bool) -> Result<LatestEntry, Error> {
-        let state = self.namespaces.entry(namespace).or_default();
-        if state.latest.is_none() {
-            let entry = match namespaces::by_number(read, namespace) {
-                Ok(found) => found.map(|(_, entry)| entry.latest),
-                // What nobody can read has not been chosen.
-                Err(Error::Damaged { .. }) => None,
-                Err(error) => return Err(error),
-            };
-            state.latest = Some(entry.unwrap_or_default());
-            if versions_kept && state.inserted + state.updated <= 1 {
-                (state.inserted, state.updated) = sampled(read, namespace)?;
-            }
-        }
-        Ok(state.latest(versions_kept))
-    }
-
-    /// Makes the new record the one that its body is found by. Returns the one before as a delta of it, which takes a
-    /// few bytes, if that saves enough.
-    fn same_body(
-        &mut self,
-        read: &dyn Snapshot,
-        source: Source<'_>,
-        check: BodyCheck,
-    ) -> Result<Option<SameBody>, Error> {
-        let Some(place) = self.bodies.replace(source.number, check) else {
-            return Ok(None);
-        };
-        let number = number_of(place, source.number);
-        let mut owner = None;
-        let mut stored_bytes = 0;
-        let mut is_certain = false;
-        self.records.visit(read, number, &mut |record| {
-            let is_same = match record.body {
-                record::Body::Whole(body) => {
-                    is_certain = body == source.body;
-                    is_certain
-                }
-                record::Body::Delta { check: found, .. } => found == check,
-                record::Body::Deleted => false,
-            };
-            if is_same {
-                owner = Some((record.namespace, key_of(record.namespace, record.key)));
-                stored_bytes = record.body.stored().len() as u64;
-            }
-        })?;
-        let Some((namespace, stored_key)) = owner else {
-            return Ok(None);
-        };
-        let mut copies = self.chain(read, number)?.map_or(Vec::new(), |entry| entry.copies);
-        let entry = lookup::key_entry(read, &stored_key)?;
-        if entry.is_some_and(|entry| entry.latest == number && !entry.deleted) {
-            let versions_kept = namespaces::keeps_versions(read, namespace)?;
-            match self.latest(read, namespace, versions_kept)? {
-                LatestEntry::Whole => return Ok(None),
-                LatestEntry::Deltas => {}
-                LatestEntry::Automatic | LatestEntry::Shared if copies.len() == COPIES_MAX => return Ok(None),
-                LatestEntry::Automatic | LatestEntry::Shared => copies.push(number),
-            }
-        }
-        if !is_certain && self.body_as_it_will_be(read, source, number)?.as_deref() != Some(source.body) {
-            return Ok(None);
-        }
-        let stored_bytes = match self.pending.get(number) {
-            Some(rewrite) => rewrite.delta.len() as u64,
-            None => stored_bytes,
-        };
-        let is_whole = stored_bytes == source.body.len() as u64;
-        let bytes_max = source.body.len() / REPLACED_SAVED_PART;
-        let choice = self.delta(source, number, source.body, bytes_max)?;
-        let Some(mut choice) = choice else {
-            return Ok(None);
-        };
-        choice.saved = stored_bytes.saturating_sub(choice.rewrite.delta.len() as u64);
-        if !is_whole && choice.saved < SHARED_SAVED_MIN {
-            return Ok(None);
-        }
-        // One that is no copy itself would make the way of the others longer without being counted.
-        let is_copy = copies.last() == Some(&number);
-        if !is_copy || copies.len().is_multiple_of(COPIES_IN_A_ROW) {
-            copies = self.latest_of(read, copies)?;
-            let others = if is_copy { copies.len() - 1 } else { copies.len() };
-            self.point_at(source.number, &copies[..others], &choice.rewrite);
-        }
-        Ok(Some(SameBody { choice, copies }))
-    }
-
-    /// Returns those of these records that are the latest of their keys.
-    fn latest_of(&self, read: &dyn Snapshot, records: Vec<u64>) -> Result<Vec<u64>, Error> {
-        let mut latest = Vec::with_capacity(records.len());
-        for number in records {
-            if self.records.is_latest(read, number)? {
-                latest.push(number);
-            }
-        }
-        Ok(latest)
-    }
-
-    /// Makes copies deltas of another record with the same body, like the one that `rewrite` is of.
-    fn point_at(&mut self, base: u64, copies: &[u64], rewrite: &Rewrite) {
-        for &number in copies {
-            let delta = rewrite.delta.clone();
-            // It saves time and no bytes, like a hop.
-            self.pending.rewrite(
-                u64::MAX,
-                Rewrite {
-                    number,
-                    base,
-                    delta,
-                    ..*rewrite
-                },
-            );
-        }
-    }
-
-    /// If latest versions are deltas of this record because they have the same body, makes the last of them whole, and
-    /// the others deltas of that: the record is about to become a delta, and they would be read more slowly.
-    fn hand_over_copies(&mut self, read: &dyn Snapshot, source: Source<'_>, number: u64) -> Result<(), Error> {
-        let Some(ChainEntry {
-            copies,
-            features,
-            check: Some(check),
-            ..
-        }) = self.chain(read, number)?
-        else {
-            return Ok(());
-        };
-        let mut others = self.latest_of(read, copies)?;
-        let Some(last) = others.pop() else {
-            return Ok(());
-        };
-        let mut namespace = None;
-        let mut is_whole = false;
-        self.records.visit(read, last, &mut |record| {
-            namespace = Some(record.namespace);
-            is_whole = matches!(record.body, record::Body::Whole(_));
-        })?;
-        let (Some(namespace), Some(body)) = (namespace, self.body_as_it_will_be(read, source, number)?) else {
-            return Ok(());
-        };
-        let source = Source {
-            number: last,
-            body: &body,
-        };
-        let copy = self.delta(source, number, &body, body.len())?;
-        if let Some(Choice { rewrite, .. }) = copy {
-            self.point_at(last, &others, &rewrite);
-        }
-        self.pending.forget(last);
-        if !is_whole {
-            let rewrite = Rewrite {
-                number: last,
-                base: last,
-                check,
-                delta: body.clone(),
-            };
-            self.pending.rewrite(u64::MAX, rewrite);
-        }
-        self.bodies.replace(last, check);
-        if self.namespaces.entry(namespace).or_default().is_given_up {
-            return Ok(());
-        }
-        let mut entry = self.first_of_chain(namespace);
-        (entry.check, entry.copies) = (Some(check), others);
-        let sketch = Sketch::of(features.into_iter().map(u64::from));
-        self.add_newest(read, last, entry, &sketch)?;
-        let length = body.len();
-        self.cache.insert(last, Arc::new(body), length);
-        Ok(())
-    }
-
-    /// Makes a record, which is not the newest of the new one's chain, a delta of the new one.
-    fn share(&mut self, read: &dyn Snapshot, choice: Choice) -> Result<(), Error> {
-        let older = choice.rewrite.number;
-        if let Some(entry) = self.chain(read, older)? {
-            self.index.remove(older, &entry);
-        }
-        self.replace(choice);
         Ok(())
     }
 
@@ -987,48 +748,9 @@ pub(crate) fn yield_to_others() {
     }
 }
 
-/// Returns how many of the first keys of a namespace there are, up to [`INSERTED_MIN`], and how many versions after
-/// their first these have.
-fn sampled(read: &dyn Snapshot, namespace: u32) -> Result<(u64, u64), Error> {
-    let (mut keys, mut further) = (0, 0);
-    let mut each = |stored_key: &[u8], value: &[u8]| {
-        if !stored_key.starts_with(&namespace.to_be_bytes()) {
-            return ControlFlow::Break(());
-        }
-        keys += 1;
-        // Verification reports damage.
-        further += KeyEntry::decode(stored_key, value).map_or(0, |entry| u64::from(entry.versions) - 1);
-        if keys < INSERTED_MIN {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    };
-    let from = namespace.to_be_bytes();
-    let range = (Bound::Included(&from[..]), Bound::Unbounded);
-    read.range(Table::Keys, range, Direction::Forward, &mut each)?;
-    Ok((keys, further))
-}
-
 /// Returns the last record before `new` whose number ends with these 32 bits.
 fn number_of(place: u32, new: u64) -> u64 {
     new.wrapping_sub(u64::from((new as u32).wrapping_sub(place)))
-}
-
-/// Returns the namespaces in which encoding was given up.
-fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
-    let mut found = Vec::new();
-    let mut each = |key: &[u8], _: &[u8]| match EncodingStopped::namespace_of(key) {
-        Some(namespace) => {
-            found.push(namespace);
-            ControlFlow::Continue(())
-        }
-        None if key.starts_with(ENCODING_STOPPED_PREFIX) => ControlFlow::Continue(()),
-        None => ControlFlow::Break(()),
-    };
-    let range = (Bound::Included(ENCODING_STOPPED_PREFIX), Bound::Unbounded);
-    read.range(Table::Meta, range, Direction::Forward, &mut each)?;
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Header {
         self.0[FLAGS_AT] & (IS_OPEN | IN_TWO_PHASES) == IS_OPEN
     }
 
-    /// Returns the header of a file that nobody writes.
+    /// Returns the header as it is when no process has the file open for writing.
     pub(super) fn of_closed_file(mut self) -> [u8; HEADER_BYTES] {
         self.0[FLAGS_AT] &= !IS_OPEN;
         self.0

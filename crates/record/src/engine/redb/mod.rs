@@ -9,6 +9,7 @@ mod reader;
 mod readers;
 mod reclaim;
 mod segments;
+mod stored;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
 use std::ops::{Bound, ControlFlow};
 
-use super::tables::EachStored;
+use super::stored::EachStored;
 use crate::engine::{Direction, EngineError, KeyRange, Table, is_void};
 
 /// What commits have made of keys: what redb would store of each; [`None`] if it was removed.
@@ -51,7 +51,8 @@ impl Overlay {
             Ok(flow)
         })?;
         if flow.is_continue() {
-            changed.show_before(None, each)?.is_continue();
+            // It is the last.
+            let _ = changed.show_before(None, each)?;
         }
         Ok(())
     }

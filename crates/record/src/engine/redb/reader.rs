@@ -8,7 +8,7 @@
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +27,10 @@ use super::open::{LogState, log_state};
 use super::overlay::Overlay;
 use super::readers::{Lock, Writer};
 use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
-use super::tables::{EachStored, Show, get, part_of_value, range, stored_form, value};
+use super::stored::{EachStored, FoundStored, Stored, each_stored, stored};
+use super::tables::stored_form;
 use super::{CACHE_BYTES_MIN, Definition, ENGINE, definition, failed, unless_it_panics};
-use crate::engine::{
-    Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Work,
-};
+use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Work};
 
 /// How often the state is read if a checkpoint comes between each time.
 const TRIES: u32 = 400;
@@ -520,25 +519,17 @@ impl ReaderSnapshot {
         };
         Ok(place.get_or_init(|| opened).as_ref())
     }
+}
 
-    /// Shows what is stored of a key, and returns whether there is anything.
-    fn stored(
-        &self,
-        table: Table,
-        key: &[u8],
-        found: &mut dyn FnMut(&[u8]) -> Result<(), EngineError>,
-    ) -> Result<bool, EngineError> {
-        self.guarded(|| {
-            if let Some(changed) = self.state.overlay.get(table, key) {
-                return changed.map_or(Ok(false), |stored| found(stored).map(|()| true));
-            }
-            let Some(from) = self.table(table)? else {
-                return Ok(false);
-            };
-            match get(from, &self.path, key)? {
-                Some(stored) => found(stored.value()).map(|()| true),
+impl Stored for ReaderSnapshot {
+    fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
+        self.guarded(|| match self.state.overlay.get(table, key) {
+            Some(Some(changed)) => found(changed).map(|()| true),
+            Some(None) => Ok(false),
+            None => match self.table(table)? {
+                Some(from) => stored(from, &self.path, key, found),
                 None => Ok(false),
-            }
+            },
         })
     }
 
@@ -555,7 +546,7 @@ impl ReaderSnapshot {
             overlay.range(
                 (table, keys),
                 direction,
-                &mut |each| from.map_or(Ok(()), |from| range(from, &self.path, keys, direction, each)),
+                &mut |each| from.map_or(Ok(()), |from| each_stored(from, &self.path, keys, direction, each)),
                 each,
             )
         })
@@ -563,59 +554,5 @@ impl ReaderSnapshot {
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
         segments::show(&self.state.base.segments, place, &self.path, found)
-    }
-}
-
-impl Read for ReaderSnapshot {
-    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        let show: Show<'_> = &|place, found| self.show(place, found);
-        self.stored(table, key, &mut |stored| value(table, stored, show, found))
-    }
-
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
-        self.stored(table, key, &mut |_| Ok(()))
-    }
-
-    fn get_part(
-        &self,
-        table: Table,
-        key: &[u8],
-        at: u64,
-        length: usize,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        let show: Show<'_> = &|place, found| self.show(place, found);
-        self.stored(table, key, &mut |stored| {
-            part_of_value(table, stored, (at, length), show, found)
-        })
-    }
-
-    fn reads_parts(&self) -> bool {
-        true
-    }
-
-    fn keys(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachKey<'_>,
-    ) -> Result<(), EngineError> {
-        self.each_stored(table, keys, direction, &mut |key, _| Ok(each(key)))
-    }
-
-    fn range(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachPair<'_>,
-    ) -> Result<(), EngineError> {
-        let show: Show<'_> = &|place, found| self.show(place, found);
-        self.each_stored(table, keys, direction, &mut |key, stored| {
-            let mut flow = ControlFlow::Continue(());
-            value(table, stored, show, &mut |value| flow = each(key, value))?;
-            Ok(flow)
-        })
     }
 }

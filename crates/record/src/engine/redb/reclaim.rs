@@ -6,7 +6,7 @@ use std::time::Duration;
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
 
-use super::tables::range;
+use super::stored::each_stored;
 use super::{Journal, Readers, Redb, definition, is_placed, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
@@ -114,7 +114,7 @@ impl Redb {
         Ok(self.lock_journal().stuck.is_empty())
     }
 
-    /// Compacts redb's file if it has grown much since the last time, and is so short that nobody waits long.
+    /// Compacts redb's file if it has grown much since the last time, and is so short that no writer waits long.
     fn compact_short_file(&self) -> Result<(), EngineError> {
         let before = self.lock_journal().compacted_bytes;
         let length = self.length()?.unwrap_or(0);
@@ -197,7 +197,7 @@ impl Redb {
             let opened = read.open_table(definition(table));
             let opened = opened.map_err(|error| self.failed("read", error.into()))?;
             let keys = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            range(&opened, &self.path, keys, Direction::Forward, &mut |key, stored| {
+            each_stored(&opened, &self.path, keys, Direction::Forward, &mut |key, stored| {
                 if let Ok(StoredValue::Placed(place)) = StoredValue::decode(stored)
                     && place.segment == segment
                 {

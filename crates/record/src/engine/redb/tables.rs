@@ -1,25 +1,20 @@
 //! Reading and changing redb's tables, with values that are in segments.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ibid_format::record::{COMMIT_KEY_BYTES_MAX, StoredValue, ValuePlace};
-use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError};
+use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, StorageError};
 
 use super::commit_log::Recording;
 use super::journal::Usage;
 use super::segments::{self, SegmentSet};
+use super::stored::{EachStored, FoundStored, Stored, each_stored, stored};
 use super::{Tables, VALUE_BYTES_MAX, definition, failed, is_placed, unless_it_panics};
-use crate::engine::{
-    self, Direction, EachKey, EachPair, EngineError, KeyRange, Read, Snapshot, Table, Transaction, is_void, part_of,
-};
+use crate::engine::{self, Direction, EngineError, KeyRange, Snapshot, Table, Transaction};
 
 /// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
 const PLACED_BYTES_MIN: usize = 64;
-
-/// Is called with each key of a range, and what redb stores of its value, until it breaks.
-pub(super) type EachStored<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, EngineError>;
 
 pub(super) struct RedbSnapshot {
     /// Opened when they are first read: most snapshots read two.
@@ -40,80 +35,29 @@ impl RedbSnapshot {
         let opened = opened.map_err(|error| failed("read", &self.path, error.into()))?;
         Ok(place.get_or_init(|| opened))
     }
-
-    fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
-        segments::show(&self.segments, place, &self.path, found)
-    }
 }
 
 impl Snapshot for RedbSnapshot {}
 
-impl Read for RedbSnapshot {
-    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || {
-            let from = self.table(table)?;
-            get_value(
-                from,
-                &self.path,
-                (table, key),
-                &|place, found| self.show(place, found),
-                found,
-            )
-        })
+impl Stored for RedbSnapshot {
+    fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
+        unless_it_panics(&self.path, || stored(self.table(table)?, &self.path, key, found))
     }
 
-    fn get_part(
-        &self,
-        table: Table,
-        key: &[u8],
-        at: u64,
-        length: usize,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || {
-            let Some(stored) = get(self.table(table)?, &self.path, key)? else {
-                return Ok(false);
-            };
-            let show: Show<'_> = &|place, found| self.show(place, found);
-            part_of_value(table, stored.value(), (at, length), show, found)?;
-            Ok(true)
-        })
-    }
-
-    fn reads_parts(&self) -> bool {
-        true
-    }
-
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || Ok(get(self.table(table)?, &self.path, key)?.is_some()))
-    }
-
-    fn range(
+    fn each_stored(
         &self,
         table: Table,
         keys: KeyRange<'_>,
         direction: Direction,
-        each: EachPair<'_>,
+        each: EachStored<'_>,
     ) -> Result<(), EngineError> {
         unless_it_panics(&self.path, || {
-            let from = self.table(table)?;
-            let show: Show<'_> = &|place, found| self.show(place, found);
-            range_of_values(from, &self.path, (table, keys), direction, show, each)
+            each_stored(self.table(table)?, &self.path, keys, direction, each)
         })
     }
 
-    fn keys(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachKey<'_>,
-    ) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || {
-            range(self.table(table)?, &self.path, keys, direction, &mut |key, _| {
-                Ok(each(key))
-            })
-        })
+    fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
+        segments::show(&self.segments, place, &self.path, found)
     }
 }
 
@@ -130,11 +74,30 @@ pub(super) struct RedbTransaction<'t> {
 impl RedbTransaction<'_> {
     /// Returns where the value of a key is; [`None`] if it is in redb, or there is none.
     pub(super) fn place(&self, table: Table, key: &[u8]) -> Result<Option<ValuePlace>, EngineError> {
-        let stored = get(&self.tables[table as usize], self.path, key)?;
-        Ok(stored.and_then(|stored| match StoredValue::decode(stored.value()) {
-            Ok(StoredValue::Placed(place)) => Some(place),
-            Ok(StoredValue::Here(_)) | Err(_) => None,
-        }))
+        let mut place = None;
+        self.stored(table, key, &mut |stored| {
+            if let Ok(StoredValue::Placed(found)) = StoredValue::decode(stored) {
+                place = Some(found);
+            }
+            Ok(())
+        })?;
+        Ok(place)
+    }
+}
+
+impl Stored for RedbTransaction<'_> {
+    fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
+        stored(&self.tables[table as usize], self.path, key, found)
+    }
+
+    fn each_stored(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachStored<'_>,
+    ) -> Result<(), EngineError> {
+        each_stored(&self.tables[table as usize], self.path, keys, direction, each)
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
@@ -144,46 +107,6 @@ impl RedbTransaction<'_> {
             Some(shown) => shown,
             None => segments::show(&self.segments, place, self.path, found),
         }
-    }
-}
-
-impl Read for RedbTransaction<'_> {
-    fn get(&self, table: Table, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        let from = &self.tables[table as usize];
-        get_value(
-            from,
-            self.path,
-            (table, key),
-            &|place, found| self.show(place, found),
-            found,
-        )
-    }
-
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, EngineError> {
-        Ok(get(&self.tables[table as usize], self.path, key)?.is_some())
-    }
-
-    fn range(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachPair<'_>,
-    ) -> Result<(), EngineError> {
-        let from = &self.tables[table as usize];
-        let show: Show<'_> = &|place, found| self.show(place, found);
-        range_of_values(from, self.path, (table, keys), direction, show, each)
-    }
-
-    fn keys(
-        &self,
-        table: Table,
-        keys: KeyRange<'_>,
-        direction: Direction,
-        each: EachKey<'_>,
-    ) -> Result<(), EngineError> {
-        let tables = &self.tables[table as usize];
-        range(tables, self.path, keys, direction, &mut |key, _| Ok(each(key)))
     }
 }
 
@@ -291,9 +214,6 @@ fn release(before: Option<&AccessGuard<'_, &'static [u8]>>, usage: &mut Usage) {
     }
 }
 
-/// Shows the value at a place.
-pub(super) type Show<'a> = &'a dyn Fn(ValuePlace, &mut dyn FnMut(&[u8])) -> Result<(), EngineError>;
-
 /// Returns what redb stores of a value, whose `place` is in the log.
 pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<u8> {
     let mut stored = Vec::new();
@@ -303,108 +223,4 @@ pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<
         true => StoredValue::Here(value).encode(&mut stored),
     }
     stored
-}
-
-/// Shows a part of a value of which redb has this: so many bytes from a place on.
-pub(super) fn part_of_value(
-    table: Table,
-    stored: &[u8],
-    (at, length): (u64, usize),
-    show: Show<'_>,
-    found: &mut dyn FnMut(&[u8]),
-) -> Result<(), EngineError> {
-    match StoredValue::decode(stored) {
-        Ok(StoredValue::Placed(place)) if is_placed(table) => {
-            let from = at.min(place.length);
-            let place = ValuePlace {
-                offset: place.offset.saturating_add(from),
-                length: (place.length - from).min(length as u64),
-                ..place
-            };
-            show(place, found)
-        }
-        Ok(_) | Err(_) => value(table, stored, show, &mut |value| found(part_of(value, at, length))),
-    }
-}
-
-/// Shows a value of which redb has this.
-pub(super) fn value(
-    table: Table,
-    stored: &[u8],
-    show: Show<'_>,
-    found: &mut dyn FnMut(&[u8]),
-) -> Result<(), EngineError> {
-    if !is_placed(table) {
-        found(stored);
-        return Ok(());
-    }
-    match StoredValue::decode(stored) {
-        Ok(StoredValue::Here(value)) => found(value),
-        Ok(StoredValue::Placed(place)) => show(place, found)?,
-        // The store's checksums find that it is damaged.
-        Err(_) => found(&[]),
-    }
-    Ok(())
-}
-
-/// Shows the value of a key, and returns whether there is one.
-fn get_value(
-    from: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    (table, key): (Table, &[u8]),
-    show: Show<'_>,
-    found: &mut dyn FnMut(&[u8]),
-) -> Result<bool, EngineError> {
-    match get(from, path, key)? {
-        Some(stored) => value(table, stored.value(), show, found).map(|()| true),
-        None => Ok(false),
-    }
-}
-
-/// Shows the keys and values of a range.
-fn range_of_values(
-    from: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    (table, keys): (Table, KeyRange<'_>),
-    direction: Direction,
-    show: Show<'_>,
-    each: EachPair<'_>,
-) -> Result<(), EngineError> {
-    range(from, path, keys, direction, &mut |key, stored| {
-        let mut flow = ControlFlow::Continue(());
-        value(table, stored, show, &mut |value| flow = each(key, value))?;
-        Ok(flow)
-    })
-}
-
-pub(super) fn get<'t>(
-    table: &'t impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    key: &[u8],
-) -> Result<Option<AccessGuard<'t, &'static [u8]>>, EngineError> {
-    table.get(key).map_err(|error| failed("read", path, error.into()))
-}
-
-pub(super) fn range(
-    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    path: &Path,
-    keys: KeyRange<'_>,
-    direction: Direction,
-    each: EachStored<'_>,
-) -> Result<(), EngineError> {
-    if is_void(&keys) {
-        return Ok(());
-    }
-    let failed = |error: StorageError| failed("read", path, error.into());
-    let mut pairs = table.range::<&[u8]>(keys).map_err(failed)?;
-    while let Some(pair) = match direction {
-        Direction::Forward => pairs.next(),
-        Direction::Backward => pairs.next_back(),
-    } {
-        let (key, stored) = pair.map_err(failed)?;
-        if each(key.value(), stored.value())?.is_break() {
-            break;
-        }
-    }
-    Ok(())
 }
