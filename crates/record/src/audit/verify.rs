@@ -44,7 +44,7 @@ pub(crate) fn verify(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification, Error> {
     // The store's own reader is not used: a frame in its cache may be damaged on disk.
-    let records = Records::new(FRAME_BYTES, 0, body_bytes_max);
+    let records = Records::new(FRAME_BYTES, body_bytes_max);
     let mut verifier = Verifier {
         read: snapshot,
         records: &records,

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ibid_format::record::{BlockFrame, BlockFrameDecoder, BlockHead, Place, frame_of_block, records_of_frame};
+use ibid_format::record::{
+    BlockFrame, BlockFrameDecoder, BlockHead, Body, Place, Places, Record, frame_of_block, records_of_frame,
+};
 
-use super::places;
+use super::cache::Cache;
 use crate::engine::{Read, Table};
 use crate::error::{Damage, Error};
-use crate::lru::LruCache;
 
 /// About how many bytes a record takes in the directory of a frame in memory.
 const RECORD_BYTES: usize = 24;
@@ -93,40 +94,62 @@ impl Frame {
         let place = self.records.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(&self.bytes[self.records[place].1.clone()])
     }
+
+    /// Returns how many bytes it takes in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len() + RECORD_BYTES * self.records.len()
+    }
+
+    /// Returns whether it has one record only, which is whole.
+    fn is_one_whole_record(&self) -> bool {
+        let [(number, place)] = &self.records[..] else {
+            return false;
+        };
+        Record::decode_packed(*number, &self.bytes[place.clone()])
+            .is_ok_and(|record| matches!(record.body, Body::Whole(_)))
+    }
 }
 
 /// Reads frames, and caches those that were used last.
-///
-/// No block number is given twice, so a cached frame is right for every snapshot.
 pub(crate) struct Frames {
-    recent: Mutex<LruCache<Place, Arc<Frame>>>,
+    pub(super) cache: Cache,
     decoders: Mutex<Vec<BlockFrameDecoder>>,
     /// Longest frame that is read, bytes.
     frame_bytes_max: usize,
 }
 
 impl Frames {
-    /// Returns a reader that caches so many bytes of frames. It refuses frames with a longer body than
+    /// Returns a reader with a cache of so many bytes. It refuses frames with a longer body than
     /// `body_bytes_max`.
     pub(crate) fn new(bytes: usize, body_bytes_max: usize) -> Self {
         Frames {
             frame_bytes_max: body_bytes_max.saturating_add(OTHER_BYTES_MAX),
-            recent: Mutex::new(LruCache::new(bytes)),
+            cache: Cache::new(bytes),
             decoders: Mutex::default(),
         }
     }
 
     /// Returns the frame that a record is in; [`None`] if it is in none.
     pub(crate) fn of(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<Arc<Frame>>, Error> {
-        match places::group(read, number)?.get(number) {
+        match self.place_of(read, number)? {
             Some(place) => self.at(read, place).map(Some),
             None => Ok(None),
         }
     }
 
+    /// Returns the place of a record; [`None`] if it is in no block.
+    pub(super) fn place_of(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<Place>, Error> {
+        let (group, key) = Places::group_of(number);
+        let mut place = Ok(None);
+        read.get(Table::Places, &key, &mut |entry| {
+            place = self.cache.places(group, entry, |places| places.get(number));
+        })?;
+        place.map_err(|error| Error::damaged(Table::Places, &key, error))
+    }
+
     /// Returns the frame at a place.
     pub(crate) fn at(&self, read: &(impl Read + ?Sized), place: Place) -> Result<Arc<Frame>, Error> {
-        if let Some(frame) = self.recent.lock().unwrap_or_else(PoisonError::into_inner).get(place) {
+        if let Some(frame) = self.cache.frame(place) {
             return Ok(frame);
         }
         let decoder = self.decoders.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -155,9 +178,10 @@ impl Frames {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(decoder);
-        let size = frame.bytes.len() + RECORD_BYTES * frame.records.len();
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.insert(place, frame.clone(), size);
+        // The record itself is cached instead, where it is read again.
+        if !frame.is_one_whole_record() {
+            self.cache.keep_frame(place, &frame);
+        }
         Ok(frame)
     }
 }

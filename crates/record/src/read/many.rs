@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use ibid_format::record::{Place, Record};
 
 use super::frames::Frame;
-use super::places;
 use super::records::{Generation, Owner, Records, StoredBody, damaged, owned_body};
 use crate::engine::Snapshot;
 use crate::error::{Damage, Error};
@@ -77,7 +76,7 @@ struct Gathering<'r> {
 impl Gathering<'_> {
     /// Reads a latest version, from the cache if it is there.
     fn want_latest(&mut self, number: u64) -> Result<(), Error> {
-        match self.records.cached_latest(self.generation, number) {
+        match self.records.cached_whole(self.generation, number) {
             Some(bytes) => self.take_packed(number, &bytes),
             None => self.want(number),
         }
@@ -98,7 +97,7 @@ impl Gathering<'_> {
                 next = self.keep(number, stored);
                 continue;
             }
-            let place = places::group(self.read, number)?.get(number);
+            let place = self.records.place_of(self.read, number)?;
             let place = place.ok_or_else(|| damaged(number, Damage::Missing))?;
             self.waiting.entry(place).or_default().insert(number);
             self.order.insert((number, place));
@@ -127,7 +126,7 @@ impl Gathering<'_> {
         let bytes = frame.record(number).ok_or_else(|| damaged(number, Damage::Missing))?;
         self.take_packed(number, bytes)?;
         if self.owners.contains_key(&number) && matches!(self.found.get(&number), Some(StoredBody::Whole(_))) {
-            self.records.cache_latest(self.generation, number, bytes);
+            self.records.cache_whole(self.generation, number, bytes);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Reads: from a key to its record, and from a record to its body.
 
+mod cache;
 pub(crate) mod frames;
 pub(crate) mod indexes;
 pub(crate) mod lookup;

@@ -13,7 +13,6 @@ use super::frames::{Frame, Frames};
 use super::{lookup, places};
 use crate::engine::{Direction, Read, Table};
 use crate::error::{Damage, Error};
-use crate::lru::LruCache;
 
 /// The namespace, key and version that a record must have.
 pub(crate) type Owner<'a> = (u32, &'a [u8], u32);
@@ -87,16 +86,11 @@ pub(super) fn damaged(number: u64, damage: impl Into<Damage>) -> Error {
 /// generation is not valid in another.
 pub(crate) type Generation = u64;
 
-type LatestCache = LruCache<(Generation, u64), Arc<[u8]>>;
-
 /// Finds records, in entries of their own or in frames, and decodes deltas.
 pub(crate) struct Records {
+    /// Its cache also has records that are stored whole and were read from frames: often read ones stay in memory
+    /// although most of their frames' other records are not read.
     frames: Frames,
-    /// Latest versions that are stored whole and were read from frames. A whole record never
-    /// changes, so a cached one is right for every snapshot of its generation. Caching records
-    /// instead of their frames keeps often read ones in memory although most of their frames'
-    /// other records are not read.
-    latest: Mutex<LatestCache>,
     /// Idle decoders: at most one for each thread that reads.
     decoders: Mutex<Vec<DeltaDecoder>>,
     /// Records that have left their blocks.
@@ -106,13 +100,11 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns a reader that caches so many bytes of frames, and of latest versions from frames. It refuses bodies that
-    /// are longer than `body_bytes_max`.
-    pub(crate) fn new(frame_bytes: usize, latest_bytes: usize, body_bytes_max: usize) -> Self {
+    /// Returns a reader with a cache of so many bytes. It refuses bodies that are longer than `body_bytes_max`.
+    pub(crate) fn new(cache_bytes: usize, body_bytes_max: usize) -> Self {
         Records {
             body_bytes_max,
-            frames: Frames::new(frame_bytes, body_bytes_max),
-            latest: Mutex::new(LruCache::new(latest_bytes)),
+            frames: Frames::new(cache_bytes, body_bytes_max),
             decoders: Mutex::default(),
             moved_out: AtomicU64::new(0),
         }
@@ -168,6 +160,16 @@ impl Records {
         if self.visit_single(read, number, &mut |record| found(record, None))? {
             return Ok(true);
         }
+        self.visit_framed(read, number, found)
+    }
+
+    /// Like [`visit`](Self::visit), for a record that is in a frame.
+    fn visit_framed(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        found: &mut dyn FnMut(Record<'_>, Option<&[u8]>),
+    ) -> Result<bool, Error> {
         let Some(frame) = self.frames.of(read, number)? else {
             return Ok(false);
         };
@@ -175,6 +177,11 @@ impl Records {
         let decoded = Record::decode_packed(number, bytes).map_err(|error| damaged(number, error))?;
         found(decoded, Some(bytes));
         Ok(true)
+    }
+
+    /// Returns the place of a record; [`None`] if it is in no block.
+    pub(super) fn place_of(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<Place>, Error> {
+        self.frames.place_of(read, number)
     }
 
     /// Returns the frame at a place.
@@ -185,7 +192,7 @@ impl Records {
     /// Returns whether there is a record of this number.
     pub(crate) fn contains(&self, read: &(impl Read + ?Sized), number: u64) -> Result<bool, Error> {
         let single = read.contains(Table::Records, &number.to_be_bytes())?;
-        Ok(single || places::group(read, number)?.get(number).is_some())
+        Ok(single || self.frames.place_of(read, number)?.is_some())
     }
 
     /// Returns the numbers of at most `limit` records after `after`, ascending.
@@ -242,16 +249,14 @@ impl Records {
         stored.transpose().map_err(|damage| damaged(number, damage))
     }
 
-    /// Returns the bytes of a latest version that was read from a frame before.
-    pub(super) fn cached_latest(&self, generation: Generation, number: u64) -> Option<Arc<[u8]>> {
-        let mut cache = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get((generation, number))
+    /// Returns the bytes of a record that is stored whole and was read from a frame before.
+    pub(super) fn cached_whole(&self, generation: Generation, number: u64) -> Option<Arc<[u8]>> {
+        self.frames.cache.whole(generation, number)
     }
 
-    /// Keeps the bytes of a latest version that is stored whole and was read from a frame.
-    pub(super) fn cache_latest(&self, generation: Generation, number: u64, bytes: &[u8]) {
-        let mut cache = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.insert((generation, number), bytes.into(), bytes.len());
+    /// Keeps the bytes of a record that is stored whole and was read from a frame.
+    pub(super) fn cache_whole(&self, generation: Generation, number: u64, bytes: &[u8]) {
+        self.frames.cache.keep_whole(generation, number, bytes);
     }
 
     /// Shows the body of a version of a key to `found`; returns false if the version deletes the key. A body that is
@@ -266,9 +271,9 @@ impl Records {
         self.show_of(read, number, Some(owner), None, found)
     }
 
-    /// Does what [`show`](Self::show) does for the latest version of a key. Takes it from the cache if it is there, and
-    /// caches it if it is stored whole in a frame.
-    pub(crate) fn show_latest(
+    /// Does what [`show`](Self::show) does. Takes what is stored whole in frames from the cache, and caches it: the
+    /// record itself, or what it is a delta of.
+    pub(crate) fn show_cached(
         &self,
         read: &(impl Read + ?Sized),
         generation: Generation,
@@ -320,14 +325,14 @@ impl Records {
             let is_owned = check_owner(&record, owner);
             if is_owned.is_ok() {
                 if let (Some(generation), Some(bytes)) = (generation, bytes) {
-                    self.cache_latest(generation, number, bytes);
+                    self.cache_whole(generation, number, bytes);
                 }
                 found(Cow::Borrowed(body));
             }
             // The body itself is not needed any more.
             seen = Some(is_owned.map(|()| StoredBody::Whole(Vec::new())));
         };
-        match generation.and_then(|generation| self.cached_latest(generation, number)) {
+        match generation.and_then(|generation| self.cached_whole(generation, number)) {
             Some(bytes) => {
                 let record = Record::decode_packed(number, &bytes).map_err(|error| damaged(number, error))?;
                 see(record, None);
@@ -342,12 +347,36 @@ impl Records {
             StoredBody::Deleted => Ok(false),
             StoredBody::Whole(_) => Ok(true),
             delta @ StoredBody::Delta { .. } => {
-                let fetch = |base, see: See<'_>| self.visit(read, base, &mut |record| see(record.body));
+                let fetch = |base, see: See<'_>| self.visit_base(read, base, generation, see);
                 let body = self.decode(number, delta, fetch)?;
                 body.into_iter().for_each(|body| found(Cow::Owned(body)));
                 Ok(true)
             }
         }
+    }
+
+    /// Shows the body of a record that others are deltas of to `see`, and returns whether there is one.
+    fn visit_base(
+        &self,
+        read: &(impl Read + ?Sized),
+        number: u64,
+        generation: Option<Generation>,
+        see: See<'_>,
+    ) -> Result<bool, Error> {
+        if let Some(bytes) = generation.and_then(|generation| self.cached_whole(generation, number)) {
+            let record = Record::decode_packed(number, &bytes).map_err(|error| damaged(number, error))?;
+            see(record.body);
+            return Ok(true);
+        }
+        let mut found = |record: Record<'_>, bytes: Option<&[u8]>| {
+            if let (Some(generation), Some(bytes), record::Body::Whole(_)) = (generation, bytes, &record.body) {
+                self.cache_whole(generation, number, bytes);
+            }
+            see(record.body);
+        };
+        // Most bases are older than the last few minutes, and in a block.
+        let is_there = self.visit_framed(read, number, &mut found)?;
+        Ok(is_there || self.visit_single(read, number, &mut |record| found(record, None))?)
     }
 
     /// Decodes the body of a record that was read; [`None`] if it is a deletion. `fetch` shows the records that it is a

@@ -72,7 +72,7 @@ impl View {
         };
         let (number, owner) = (entry.latest, (namespace, key, entry.versions));
         let (read, generation) = (&*self.engine, self.generation);
-        match self.records.show_latest(read, generation, number, owner, found)? {
+        match self.records.show_cached(read, generation, number, owner, found)? {
             true => Ok(true),
             false => Err(misplaced(number)),
         }
@@ -150,7 +150,8 @@ impl View {
         let there = lookup::version_entry(&*self.engine, &entry, version)?;
         let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
         let owner = (namespace, key, version);
-        let is_shown = self.records.show(&*self.engine, number, owner, found)?;
+        let (read, generation) = (&*self.engine, self.generation);
+        let is_shown = self.records.show_cached(read, generation, number, owner, found)?;
         if is_shown == deleted {
             return Err(misplaced(number));
         }

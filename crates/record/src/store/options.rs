@@ -36,8 +36,7 @@ pub struct Options {
     pub engine: EngineKind,
     /// Memory for pages of the engine, bytes.
     pub cache_bytes: usize,
-    /// Memory for decompressed records, bytes: seven eighths for latest versions, one eighth for
-    /// frames.
+    /// Memory for what was read last, decompressed, bytes: records, their frames, and where they are.
     pub frame_cache_bytes: usize,
     /// Longest body that is read, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong). To read one
     /// takes up to four times its length of memory, and to compact the store up to six times.
@@ -68,13 +67,13 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// redb, caches of 64 and 16 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`],
+    /// redb, caches of 32 and 48 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`],
     /// [`Compacting::default`], no log, a look at what is no longer kept each minute, and not read only.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
-            cache_bytes: 64 << 20,
-            frame_cache_bytes: 16 << 20,
+            cache_bytes: 32 << 20,
+            frame_cache_bytes: 48 << 20,
             body_bytes_max: BODY_BYTES_MAX,
             durability: Durability::Sync,
             encoding: Encoding::default(),

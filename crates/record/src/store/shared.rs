@@ -68,13 +68,7 @@ impl Shared {
         // A replica stores the deltas that its primary's encoder found.
         let encodes = options.encoding.enabled && !options.read_only && state::check_primary(log.as_ref()).is_ok();
         let feed = encodes.then(|| Arc::new(Feed::new(options.encoding.source_cache_bytes)));
-        let frame_bytes = options.frame_cache_bytes / 8;
-        let records = Records::new(
-            frame_bytes,
-            options.frame_cache_bytes - frame_bytes,
-            options.body_bytes_max,
-        );
-        let records = Arc::new(records);
+        let records = Arc::new(Records::new(options.frame_cache_bytes, options.body_bytes_max));
         let tally = Arc::new(Tally::default());
         let activity = Arc::new(Activity::new(next.record, options.encoding.lag_bytes_max));
         let mut shared = Shared {

@@ -48,6 +48,35 @@ pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
     of_files.map(|(path, _)| Ok(path.metadata()?.len())).sum()
 }
 
+/// Returns the bytes of all files below a folder that a program is writing to: what it removes meanwhile counts as
+/// nothing, and so do its sockets.
+pub(crate) fn live_bytes(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Some(inside) = if_there(std::fs::read_dir(&folder))? else {
+            continue;
+        };
+        for entry in inside {
+            let entry = entry?;
+            match if_there(entry.metadata())? {
+                Some(found) if found.is_dir() => folders.push(entry.path()),
+                Some(found) if found.is_file() => bytes += found.len(),
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn if_there<T>(found: std::io::Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Returns the number of files below a folder.
 pub(crate) fn count(folder: &Path) -> Result<u64> {
     Ok(names(folder)?.len() as u64)
@@ -227,6 +256,8 @@ mod tests {
         std::fs::write(folder.path().join("one"), [0; 10]).unwrap();
         std::fs::write(folder.path().join("a/b/two"), [0; 32]).unwrap();
         assert_eq!(folder_bytes(folder.path()).unwrap(), 42);
+        assert_eq!(live_bytes(folder.path()).unwrap(), 42);
+        assert_eq!(live_bytes(&folder.path().join("removed")).unwrap(), 0);
     }
 
     #[test]

@@ -330,7 +330,7 @@ fn records(found: &Records, out: &mut String) {
     for file in &found.files {
         let _ = writeln!(
             out,
-            "\n{}: {} bodies under {} keys, {:.1} MB, {stored}; {} reads of the latest version of one.\n",
+            "\n{}: {} bodies under {} keys, {:.1} MB, {stored}; {} reads of latest versions, and of any.\n",
             file.name,
             file.records,
             file.keys,
@@ -347,6 +347,7 @@ fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a 
         "",
         "on disk, MB",
         "ratio",
+        "largest, MB",
         "values, MB",
         "ratio of these",
         "index, MB",
@@ -355,7 +356,10 @@ fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a 
         "records/s",
         "MB/s",
         "finish, s",
-        "read 50 %, µs",
+        "latest 50 %, µs",
+        "99 %",
+        "99.9 %",
+        "any 50 %, µs",
         "99 %",
         "99.9 %",
     ];
@@ -372,6 +376,7 @@ fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a 
             [
                 stored.map(|bytes| bytes / 1e6),
                 stored.map(|bytes| bodies / bytes),
+                row.disk_bytes_max.map(|bytes| bytes as f64 / 1e6),
                 values.map(|bytes| bytes / 1e6),
                 values.map(|bytes| bodies / bytes),
                 index.map(|bytes| bytes / 1e6),
@@ -383,6 +388,9 @@ fn records_table<'a>(file: &databases::FileInfo, rows: impl Iterator<Item = &'a 
                 row.latency.map(|latency| latency.p50_us),
                 row.latency.map(|latency| latency.p99_us),
                 row.latency.map(|latency| latency.p999_us),
+                row.latency_of_any.map(|latency| latency.p50_us),
+                row.latency_of_any.map(|latency| latency.p99_us),
+                row.latency_of_any.map(|latency| latency.p999_us),
             ]
             .map(or_dash),
         );

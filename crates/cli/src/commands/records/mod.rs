@@ -146,7 +146,8 @@ fn size_on_disk(folder: &Path) -> Result<u64> {
 fn options(context: &Context) -> Options {
     // The rest is for buffers. The engine copies them while it commits.
     Options::default()
-        .with_cache_bytes(part(context, 4))
+        .with_cache_bytes(part(context, 8))
+        .with_frame_cache_bytes(part(context, 8))
         .with_body_bytes_max(part(context, READ_PART))
         .with_encoding(Encoding::default().with_enabled(false))
         .with_compacting(Compacting::default().with_enabled(false))

@@ -20,12 +20,14 @@ pub(crate) enum Kind {
     /// `ibid_record::Store` with default options: older records become deltas of newer ones
     /// (dDedup), and the store is compacted
     Ddedup,
-    /// `ddedup` before it is compacted
-    DdedupHot,
+    /// `ddedup` as it keeps itself, without being compacted
+    #[serde(alias = "ddedup-hot")]
+    DdedupLiving,
     /// `ddedup` without deltas
     Plain,
-    /// `plain` before it is compacted
-    PlainHot,
+    /// `plain` as it keeps itself
+    #[serde(alias = "plain-hot")]
+    PlainLiving,
     /// redb, the engine of `ddedup`, each body compressed by zstd
     RedbZstd,
     /// SQLite, each body compressed by zstd
@@ -71,9 +73,9 @@ impl Kind {
         match self {
             Kind::Nothing => None,
             Kind::Ddedup => store(true, true),
-            Kind::DdedupHot => store(true, false),
+            Kind::DdedupLiving => store(true, false),
             Kind::Plain => store(false, true),
-            Kind::PlainHot => store(false, false),
+            Kind::PlainLiving => store(false, false),
             Kind::RedbZstd => Some(Box::new(Table)),
             Kind::SqliteZstd => Some(Box::new(Sqlite)),
             Kind::PostgresLz4 => Some(Box::new(Postgres)),

@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// Store every version as a record of its own, under `key/rev`
     #[arg(long)]
     distinct: bool,
-    /// Read the latest versions of N records, at random
+    /// Read the latest versions of N records at random, and N versions of any age
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     reads: u32,
     /// Keep the stores in this folder meanwhile [default: the folder for temporary files]
@@ -144,12 +144,14 @@ fn measure(options: &Options, file: &Path, kind: Kind, files: &mut Vec<FileInfo>
         file: name(file),
         subject: kind,
         disk_bytes: loaded.disk_bytes,
+        disk_bytes_max: Some(loaded.disk_bytes_max),
         value_bytes: read.value_bytes,
         index: loaded.index,
         load,
         insert_s: loaded.insert_s,
         finish_s: loaded.finish_s,
         latency: read.latency,
+        latency_of_any: read.latency_of_any,
     })
 }
 

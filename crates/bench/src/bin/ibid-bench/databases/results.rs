@@ -34,6 +34,10 @@ pub(crate) struct Row {
     pub(crate) file: String,
     pub(crate) subject: Kind,
     pub(crate) disk_bytes: u64,
+    /// The most that there was on disk after a transaction, or when all was finished. Runs before there was this have
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_bytes_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +49,9 @@ pub(crate) struct Row {
     pub(crate) finish_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Latency>,
+    /// The latency of reading any version; runs before there was this have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency_of_any: Option<Latency>,
 }
 
 /// A subject that was asked for and is not available here.

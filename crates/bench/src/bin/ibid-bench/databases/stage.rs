@@ -62,6 +62,8 @@ pub(crate) struct Loaded {
     /// Seconds of finishing.
     pub(crate) finish_s: f64,
     pub(crate) disk_bytes: u64,
+    /// The most that there was on disk after a transaction, or when all was finished.
+    pub(crate) disk_bytes_max: u64,
     pub(crate) index: Option<Index>,
 }
 
@@ -70,9 +72,10 @@ pub(crate) struct Loaded {
 pub(crate) struct ReadBack {
     pub(crate) value_bytes: Option<u64>,
     pub(crate) latency: Option<Latency>,
+    pub(crate) latency_of_any: Option<Latency>,
 }
 
-/// The latency of reading the latest version of a record.
+/// The latency of reading one version of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
@@ -87,7 +90,7 @@ impl Order {
         let subject = self.subject.subject(self.distinct);
         let mut store = subject.map(|subject| subject.create(&self.folder)).transpose()?;
         let mut input = Input::open(&self.file, self.distinct)?;
-        let (mut records, mut body_bytes, mut insert_s) = (0, 0, 0.0);
+        let (mut records, mut body_bytes, mut insert_s, mut disk_bytes_max) = (0, 0, 0.0, 0);
         loop {
             let batch = input.next_batch()?;
             if batch.is_empty() {
@@ -99,19 +102,21 @@ impl Order {
                 let start = Instant::now();
                 store.load(&batch)?;
                 insert_s += start.elapsed().as_secs_f64();
+                disk_bytes_max = disk_bytes_max.max(files::live_bytes(&self.folder)?);
             }
         }
         let start = Instant::now();
         let finished = store.map_or_else(|| Ok(Finished::default()), |store| store.finish())?;
+        let finish_s = start.elapsed().as_secs_f64();
+        let all_bytes = files::live_bytes(&self.folder)?;
         Ok(Loaded {
             records,
             keys: input.into_keys().len() as u64,
             body_bytes,
             insert_s,
-            finish_s: start.elapsed().as_secs_f64(),
-            disk_bytes: finished
-                .disk_bytes
-                .map_or_else(|| files::folder_bytes(&self.folder), Ok)?,
+            finish_s,
+            disk_bytes: finished.disk_bytes.unwrap_or(all_bytes),
+            disk_bytes_max: disk_bytes_max.max(all_bytes),
             index: finished.index,
         })
     }
@@ -120,14 +125,18 @@ impl Order {
         let subject = self.subject.subject(self.distinct).context("nothing is stored by it")?;
         let mut store = subject.open(&self.folder)?;
         let keys = self.keys()?;
-        let latency = if self.subject.has_keys() {
-            Some(self.latency(&mut *store, &keys)?)
-        } else {
-            None
-        };
+        let (mut latency, mut latency_of_any) = (None, None);
+        if self.subject.has_keys() {
+            latency = Some(self.latency(&mut *store, &keys)?);
+            latency_of_any = Some(self.latency_of_any(&mut *store)?);
+        }
         self.compare(&mut *store, &keys)?;
         let value_bytes = store.value_bytes()?;
-        Ok(ReadBack { value_bytes, latency })
+        Ok(ReadBack {
+            value_bytes,
+            latency,
+            latency_of_any,
+        })
     }
 
     /// Returns all keys with their numbers of versions, sorted.
@@ -141,14 +150,36 @@ impl Order {
     /// subject.
     fn latency(&self, store: &mut dyn Read, keys: &[(Vec<u8>, u32)]) -> Result<Latency> {
         ensure!(!keys.is_empty(), "no records are in {}", self.file.display());
+        self.times(keys, |(key, _)| {
+            let found = store.latest(key)?;
+            ensure!(found.is_some(), "{} is not there", key.escape_ascii());
+            Ok(())
+        })
+    }
+
+    /// Measures reads of random versions, each as likely as any other of the file.
+    fn latency_of_any(&self, store: &mut dyn Read) -> Result<Latency> {
+        let mut input = Input::open(&self.file, self.distinct)?;
+        let mut all = Vec::new();
+        while let Some(entry) = input.next()? {
+            all.push((entry.key, entry.version));
+        }
+        self.times(&all, |(key, version)| {
+            let found = store.version(key, *version)?;
+            ensure!(found.is_some(), "{} {version} is not there", key.escape_ascii());
+            Ok(())
+        })
+    }
+
+    /// Measures a read of each of so many random ones.
+    fn times<T>(&self, of: &[T], mut read: impl FnMut(&T) -> Result<()>) -> Result<Latency> {
         let mut random = Random::new(1);
         let mut took_us = Vec::new();
         for _ in 0..self.reads {
-            let (key, _) = &keys[random.below(keys.len() as u64) as usize];
+            let chosen = &of[random.below(of.len() as u64) as usize];
             let start = Instant::now();
-            let found = store.latest(key)?;
+            read(chosen)?;
             let took = start.elapsed();
-            ensure!(found.is_some(), "{} is not there", key.escape_ascii());
             took_us.push((took.as_nanos() as f64 / 100.0).round() / 10.0);
         }
         let at = |percent| percentile(&took_us, percent).context("no reads");

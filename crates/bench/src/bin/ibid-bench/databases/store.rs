@@ -1,5 +1,4 @@
-//! The record store of this project with its defaults or without deltas, compacted or as it was
-//! filled.
+//! The record store of this project with its defaults or without deltas, compacted or as it keeps itself.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use ibid_record::{Batch, Namespace, Options, Versions};
 
 use super::input::Entry;
 use super::subject::{CACHE_BYTES, Finished, Index, Load, Read, Subject};
+use crate::files;
 
 /// The name of the engine's file.
 const FILE: &str = "redb";
@@ -82,13 +82,13 @@ impl Load for Opened {
         if self.compacted {
             self.store.compact(&mut |_| ControlFlow::Continue(()))?;
         } else {
-            self.store.finish_encoding()?;
+            self.store.settle()?;
             self.store.sync()?;
         }
         let report = self.store.encoding();
         Ok(Finished {
             // Measured before the store is closed, as for the other stores on this engine.
-            disk_bytes: Some(self.folder.join(FILE).metadata()?.len()),
+            disk_bytes: Some(files::live_bytes(&self.folder)?),
             index: (report.index_bytes > 0).then_some(Index {
                 entries: report.index_entries,
                 bytes: report.index_bytes,

@@ -37,8 +37,7 @@ pub(crate) trait Load {
 pub(crate) trait Read {
     /// Returns the latest version of a record.
     fn latest(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// Returns one version. Every version is read once, in the order in which they were stored,
-    /// because a stream has no other order.
+    /// Returns one version. A stream has no other order than that in which they were stored.
     fn version(&mut self, key: &[u8], version: u32) -> Result<Option<Vec<u8>>>;
     /// Returns the bytes that were given to the engine as values, without the engine's overhead;
     /// [`None`] if unknown. Closes the store.
