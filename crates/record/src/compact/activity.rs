@@ -21,6 +21,8 @@ pub(crate) struct Activity {
     packed: AtomicU64,
     /// Most bytes that may wait.
     lag_bytes_max: u64,
+    /// How many wait until all is done that there is to do.
+    settling: AtomicU64,
 
     /// Bytes of bodies and deltas.
     bytes: AtomicU64,
@@ -44,6 +46,14 @@ struct State {
     has_no_keeper: bool,
 }
 
+struct Settling<'a>(&'a Activity);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Activity {
     /// Begins with a store whose next record has this number, and of which so many bytes may wait.
     pub(crate) fn new(next: u64, lag_bytes_max: u64) -> Self {
@@ -51,6 +61,7 @@ impl Activity {
             unexamined: AtomicU64::new(0),
             packed: AtomicU64::new(0),
             lag_bytes_max: lag_bytes_max.max(1),
+            settling: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             next: AtomicU64::new(next),
             state: Mutex::new(State {
@@ -190,6 +201,17 @@ impl Activity {
     /// Returns whether nothing was committed for this time.
     pub(crate) fn is_idle(&self, since: Duration) -> bool {
         self.state().committed.elapsed() >= since
+    }
+
+    /// Has the keeper make no pauses until this is dropped.
+    pub(crate) fn want_settled(&self) -> impl Drop + '_ {
+        self.settling.fetch_add(1, Ordering::Relaxed);
+        Settling(self)
+    }
+
+    /// Whether somebody waits until all is done that there is to do.
+    pub(crate) fn is_to_settle(&self) -> bool {
+        self.settling.load(Ordering::Relaxed) > 0
     }
 
     /// Waits for this time, or until the end. Returns whether that has come.

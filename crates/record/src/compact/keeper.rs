@@ -52,6 +52,8 @@ pub(crate) struct KeeperProgress {
 impl Keeper {
     /// Does all that it does in a pause of the writers.
     pub(crate) fn settle(mut self) -> Result<(), Error> {
+        let activity = self.activity.clone();
+        let _wanted = activity.want_settled();
         self.step(self.activity.bytes(), true).map(drop)
     }
 
@@ -90,6 +92,9 @@ impl Keeper {
             return Ok(false);
         }
         self.progress.packed_at = bytes;
+        // To the end: another one's snapshot would stand in the way of giving space back.
+        let numbers = self.numbers.clone();
+        let mut numbers = numbers.lock();
         let snapshot = self.engine.snapshot()?;
         let examined = self.examined(&*snapshot)?;
         drop(snapshot);
@@ -98,7 +103,7 @@ impl Keeper {
             false => self.activity.recent_from(self.settings.recent_bytes as u64),
         };
         let below = recent_from.min(examined);
-        let is_packed = self.pack(below, is_idle)?;
+        let is_packed = self.pack(below, is_idle, &mut numbers)?;
         self.reclaim(is_idle)?;
         if is_packed {
             self.activity.was_packed(below);
@@ -120,9 +125,7 @@ impl Keeper {
     }
 
     /// Moves the records before `below` into blocks, if there are enough. Returns whether it came to the end.
-    fn pack(&mut self, below: u64, is_idle: bool) -> Result<bool, Error> {
-        let numbers = self.numbers.clone();
-        let mut numbers = numbers.lock();
+    fn pack(&mut self, below: u64, is_idle: bool, numbers: &mut u64) -> Result<bool, Error> {
         let moved_out = self.records.moved_out();
         let is_worn = self.are_blocks_worn(moved_out, is_idle);
         let snapshot = self.engine.snapshot()?;
@@ -133,14 +136,7 @@ impl Keeper {
             true => Occasion::Hurry,
             false => Occasion::Background,
         };
-        let mut packer = Packer::new(
-            &*snapshot,
-            &self.records,
-            &mut numbers,
-            &self.writer,
-            occasion,
-            &mut go_on,
-        );
+        let mut packer = Packer::new(&*snapshot, &self.records, numbers, &self.writer, occasion, &mut go_on);
         let freed = if is_worn {
             let worn = packer.read_worn_blocks()?;
             self.progress.looked_at = Some((moved_out, packer.records_in_blocks()));
@@ -206,7 +202,8 @@ impl<'a> Pace<'a> {
         let worked = self.began.elapsed();
         let percent = u32::from(self.settings.percent.clamp(1, 100));
         // Writers that have to wait gain nothing by it.
-        let is_alone = self.activity.is_idle(self.settings.idle_after) || self.activity.pressure_on_keeper() > 0.0;
+        let is_waited_for = self.activity.is_to_settle() || self.activity.pressure_on_keeper() > 0.0;
+        let is_alone = is_waited_for || self.activity.is_idle(self.settings.idle_after);
         let pause = match is_alone {
             true => Duration::ZERO,
             false => (worked * (100 - percent) / percent).min(PAUSE_MAX),

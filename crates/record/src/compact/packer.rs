@@ -50,7 +50,7 @@ const USE_PERCENT_MIN_IN_A_HURRY: u64 = 50;
 const SHORT_BLOCKS: usize = 32;
 
 /// Gives blocks their numbers. No number is given twice, because readers, also those in other processes, cache frames
-/// by the number of their block. Who holds the lock is the only one who makes blocks.
+/// by the number of their block. Who holds the lock is the only one who makes blocks, or gives space back.
 #[derive(Debug, Default)]
 pub(crate) struct BlockNumbers {
     last: Mutex<u64>,

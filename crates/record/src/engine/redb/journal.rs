@@ -23,7 +23,7 @@ pub(super) struct Journal {
     pub(super) stuck: BTreeSet<u64>,
     /// From which length on a segment is followed by another, bytes.
     pub(super) segment_bytes: u64,
-    /// Length of redb's file after it was compacted last, bytes; 0 before the first time.
+    /// What redb's file took of the disk after it was compacted last, bytes; 0 before the first time.
     pub(super) compacted_bytes: u64,
     /// Whether values have ever been placed in the log's segment: a snapshot may need one that nothing else does.
     pub(super) had_values: bool,

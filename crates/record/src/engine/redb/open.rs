@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, RwLock};
 
@@ -177,8 +178,20 @@ impl Redb {
 
     /// Returns the length of the file, bytes; [`None`] if there is none.
     pub(super) fn length(&self) -> Result<Option<u64>, EngineError> {
+        Ok(self.metadata()?.map(|found| found.len()))
+    }
+
+    /// Returns what the file takes of the disk, bytes; 0 if there is none. redb doubles the file when it needs a page,
+    /// and what it has not used of that is a hole.
+    pub(super) fn occupied_bytes(&self) -> Result<u64, EngineError> {
+        /// What the operating system counts in, whatever the file system's blocks are.
+        const BLOCK_BYTES: u64 = 512;
+        Ok(self.metadata()?.map_or(0, |found| BLOCK_BYTES * found.blocks()))
+    }
+
+    fn metadata(&self) -> Result<Option<fs::Metadata>, EngineError> {
         match fs::metadata(&self.path) {
-            Ok(found) => Ok(Some(found.len())),
+            Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(EngineError::io("look at", &self.path, source)),
         }

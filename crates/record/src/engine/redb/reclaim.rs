@@ -15,10 +15,10 @@ const MOVED_BYTES: u64 = 1 << 20;
 /// Places that are looked for at once, so that they take little memory.
 const PLACES: usize = 1 << 16;
 
-/// A file of redb that is shorter is compacted by the way: that takes about 100 ms.
-const SHORT_FILE_BYTES: u64 = 64 << 20;
-/// What redb's file may have of unused pages in any case, bytes.
-const SLACK_BYTES: u64 = 2 << 20;
+/// A file of redb that takes less of the disk is compacted by the way: that takes about 100 ms.
+const SMALL_FILE_BYTES: u64 = 64 << 20;
+/// What redb's file may take more than after it was compacted: a quarter and so many bytes.
+const SLACK_BYTES: u64 = 1 << 20;
 
 /// How often it is tried while snapshots are open, and the pause between.
 const COMPACTING_TRIES: u32 = 20;
@@ -97,7 +97,7 @@ impl Redb {
         if has_unused {
             self.checkpoint(false)?;
         }
-        if thorough { self.compact_short_file() } else { Ok(()) }
+        if thorough { self.compact_small_file() } else { Ok(()) }
     }
 
     /// Moves what is left in all segments of which anything is not used, and removes them. Returns whether it could:
@@ -114,11 +114,11 @@ impl Redb {
         Ok(self.lock_journal().stuck.is_empty())
     }
 
-    /// Compacts redb's file if it has grown much since the last time, and is so short that no writer waits long.
-    fn compact_short_file(&self) -> Result<(), EngineError> {
+    /// Compacts redb's file if it has grown much since the last time, and is so small that no writer waits long.
+    fn compact_small_file(&self) -> Result<(), EngineError> {
         let before = self.lock_journal().compacted_bytes;
-        let length = self.length()?.unwrap_or(0);
-        if !(2 * before + SLACK_BYTES..SHORT_FILE_BYTES).contains(&length) {
+        let allowed = before + before / 4 + SLACK_BYTES;
+        if !(allowed..SMALL_FILE_BYTES).contains(&self.occupied_bytes()?) {
             return Ok(());
         }
         if self.readers.as_ref().is_some_and(Readers::are_there) {
@@ -127,7 +127,7 @@ impl Redb {
         // Readers come and go: some moment there is none.
         for _ in 0..COMPACTING_TRIES {
             if self.compact_redb()? {
-                self.lock_journal().compacted_bytes = self.length()?.unwrap_or(0);
+                self.lock_journal().compacted_bytes = self.occupied_bytes()?;
                 break;
             }
             std::thread::sleep(COMPACTING_PAUSE);

@@ -102,13 +102,13 @@ impl Order {
                 let start = Instant::now();
                 store.load(&batch)?;
                 insert_s += start.elapsed().as_secs_f64();
-                disk_bytes_max = disk_bytes_max.max(files::live_bytes(&self.folder)?);
+                disk_bytes_max = disk_bytes_max.max(files::occupied_bytes(&self.folder)?);
             }
         }
         let start = Instant::now();
         let finished = store.map_or_else(|| Ok(Finished::default()), |store| store.finish())?;
         let finish_s = start.elapsed().as_secs_f64();
-        let all_bytes = files::live_bytes(&self.folder)?;
+        let all_bytes = files::occupied_bytes(&self.folder)?;
         Ok(Loaded {
             records,
             keys: input.into_keys().len() as u64,

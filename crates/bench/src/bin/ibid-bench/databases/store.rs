@@ -88,7 +88,7 @@ impl Load for Opened {
         let report = self.store.encoding();
         Ok(Finished {
             // Measured before the store is closed, as for the other stores on this engine.
-            disk_bytes: Some(files::live_bytes(&self.folder)?),
+            disk_bytes: Some(files::occupied_bytes(&self.folder)?),
             index: (report.index_bytes > 0).then_some(Index {
                 entries: report.index_entries,
                 bytes: report.index_bytes,
