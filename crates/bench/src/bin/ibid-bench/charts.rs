@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::aging::{self, Aging};
 use crate::card::{self, MARGIN, WIDTH, text};
+use crate::hours;
 use crate::record::{self, CorpusInfo, Outcome, Repositories};
 use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
 
@@ -15,12 +16,12 @@ use crate::summary::{BACKUP_CPU, REPOSITORY_SIZE};
 #[command(after_help = "\
 The picture has a panel for each corpus: the size of each tool's repository after all versions, and the CPU time that \
 the backups took. If several files have the same corpus, the first one counts. Files of `aging` give sizes over \
-time instead.
+time instead, and the first of `hours` size, memory and latency.
 
 Examples:
   ibid-bench charts run.json --out size.svg")]
 pub(crate) struct Options {
-    /// Run files that `repositories --json` or `aging --json` wrote
+    /// Run files that `repositories --json`, `aging --json` or `hours --json` wrote
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the picture into this file, as SVG
@@ -33,6 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let first = options.files.first().context("a file is required")?;
     let picture = match record::read(first)?.outcome {
         Outcome::Aging(_) => aging::draw(&all_aging(&options.files)?),
+        Outcome::Hours(found) => hours::draw(&found),
         _ => draw(&panels(&options.files)?),
     };
     std::fs::write(&options.out, picture).with_context(|| format!("writing {}", options.out.display()))

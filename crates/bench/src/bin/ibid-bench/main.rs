@@ -14,6 +14,7 @@ mod corpus;
 mod databases;
 mod failure;
 mod files;
+mod hours;
 mod index_lookups;
 mod listed_packs;
 mod measure;
@@ -84,6 +85,8 @@ fn run(command: Command, quiet: bool) -> Result<Outcome> {
         Command::Soak(options) => done(soak::run(&options, quiet)),
         Command::Aging(options) => done(aging::run(&options, quiet)),
         Command::Databases(options) => done(databases::run(&options)),
+        Command::Hours(options) => done(hours::run(&options, quiet)),
+        Command::HoursStage { order } => done(hours::run_stage(&order)),
         Command::DatabasesStage { order } => done(databases::run_stage(&order)),
         Command::Charts(options) => done(charts::run(&options)),
         Command::Table { files } => {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::aging::Aging;
 use crate::databases::Records;
+use crate::hours::Hours;
 use crate::measure::Cost;
 
 /// One run of one experiment.
@@ -35,6 +36,7 @@ pub(crate) enum Outcome {
     Soak(Soak),
     Aging(Aging),
     Records(Records),
+    Hours(Hours),
 }
 
 /// The samples and results of backups and restores.

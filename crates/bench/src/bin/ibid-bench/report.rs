@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use crate::aging;
 use crate::databases::{self, Records};
 use crate::record::{
     IndexLookups, Outcome, RandomRead, Record, Repositories, Row, Sample, SimilarityRun, Soak, SoakStep, Step,
 };
 use crate::statistics::median;
+use crate::{aging, hours};
 
 /// Prints results to standard output.
 pub(crate) fn show(text: &str) {
@@ -51,6 +51,17 @@ pub(crate) fn records_progress(row: &databases::Row) {
     );
 }
 
+/// Reports that a subject has lived for all hours.
+pub(crate) fn hours_progress(lived: &hours::Lived) {
+    eprintln!(
+        "{}: {:.0} operations/s, {:.2} s of CPU, {:.1} MB on disk in the end",
+        lived.subject,
+        lived.operations_a_second(),
+        lived.cost.cpu_s,
+        lived.settled_bytes as f64 / 1e6,
+    );
+}
+
 /// Reports that a subject is not available here.
 pub(crate) fn skipped(skipped: &databases::Skipped) {
     eprintln!("{}", skipped_text(skipped));
@@ -85,6 +96,7 @@ pub(crate) fn markdown(record: &Record) -> String {
         Outcome::Soak(found) => soak(found, &mut out),
         Outcome::Aging(found) => aging::markdown(found, &mut out),
         Outcome::Records(found) => records(found, &mut out),
+        Outcome::Hours(found) => hours::markdown(found, &mut out),
     }
     out
 }
@@ -409,7 +421,7 @@ fn size(bytes: u32) -> String {
 }
 
 /// Formats a number with three digits or more.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         small if small < 0.095 => format!("{value:.3}"),
         small if small < 9.995 => format!("{value:.2}"),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::results::{Aging, Series};
-use crate::card::{self, MARGIN, WIDTH, text};
+use crate::card::{self, MARGIN, WIDTH, scale, text};
 
 /// The height of the title, and of the name and legend of a panel.
 const HEAD: f64 = 50.0;
@@ -89,18 +89,6 @@ fn legend(svg: &mut String, found: &Aging, y: f64) {
     text(svg, "muted small", x + 22.0, y, what);
 }
 
-/// Returns the distance of grid lines and the end of the axis: 1, 2 or 5 times a power of ten.
-fn scale(largest: f64) -> (f64, f64) {
-    let largest = largest.max(0.001);
-    let power = 10f64.powf((largest / 5.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| largest / step <= 5.0)
-        .unwrap_or(10.0 * power);
-    (step, (largest / step).ceil() * step)
-}
-
 /// Returns the last sizes as text, for readers who cannot see the chart.
 fn description(found: &Aging) -> String {
     let of = |series: &Series| {
@@ -114,17 +102,4 @@ fn description(found: &Aging) -> String {
         format!("{} at the end: {}.", series.name, sizes.join("; "))
     };
     found.series.iter().map(of).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::scale;
-
-    #[test]
-    fn axes_end_on_round_numbers() {
-        assert_eq!(scale(43.0), (10.0, 50.0));
-        assert_eq!(scale(7.5), (2.0, 8.0));
-        assert_eq!(scale(200.0), (50.0, 200.0));
-        assert!(scale(0.0).1 > 0.0);
-    }
 }

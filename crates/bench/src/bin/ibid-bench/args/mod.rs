@@ -28,7 +28,7 @@ pub(crate) use value::count;
 
 use crate::corpus::Corpus;
 use crate::tools::Kind;
-use crate::{aging, charts, databases, index_lookups, random_read, similarity, soak};
+use crate::{aging, charts, databases, hours, index_lookups, random_read, similarity, soak};
 
 const AFTER_HELP: &str = "\
 Figures of a machine that does other things as well differ from run to run.
@@ -126,6 +126,11 @@ Examples:
     Aging(aging::Options),
     /// Compare the record store with databases: size, CPU, memory, time to read a record
     Databases(databases::Options),
+    /// Run a mixed load on the record store for a simulated day: size, memory and latency in each hour
+    Hours(hours::Options),
+    /// Run one subject of `hours`, in a process of its own
+    #[command(name = hours::STAGE_COMMAND, hide = true)]
+    HoursStage { order: PathBuf },
     /// Run one stage of `databases`, in a process of its own
     #[command(name = databases::STAGE_COMMAND, hide = true)]
     DatabasesStage { order: PathBuf },
