@@ -34,6 +34,10 @@ fn bytes_of(folder: &Path) -> u64 {
 }
 
 fn open(folder: &Path) -> Store {
+    open_idle_after(folder, Duration::from_millis(200))
+}
+
+fn open_idle_after(folder: &Path, idle_after: Duration) -> Store {
     let engine = Redb::open(&folder.join("redb"), 4 << 20).unwrap();
     let engine = engine.with_segment_bytes(SEGMENT_BYTES).with_log_bytes(SEGMENT_BYTES);
     let options = Options::default()
@@ -42,7 +46,7 @@ fn open(folder: &Path) -> Store {
         .with_compacting(
             Compacting::default()
                 .with_recent_bytes(RECENT_BYTES as usize)
-                .with_idle_after(Duration::from_millis(200)),
+                .with_idle_after(idle_after),
         );
     Store::with_engine(folder, Box::new(engine), options).unwrap()
 }
@@ -106,6 +110,31 @@ fn at_every_moment_and_at_rest() {
         let found = pages.get_version(&7_u32.to_be_bytes(), version).unwrap();
         assert!(found == Some(page(7, version - 1)), "{version}");
     }
+}
+
+/// What leaves blocks is given back although the store is never idle.
+#[test]
+fn while_it_is_written_to_without_a_pause() {
+    const PAGES: u32 = 300;
+    let folder = folder();
+    let store = open_idle_after(folder.path(), Duration::from_secs(3600));
+    let pages = store.namespace("pages", Versions::Latest).unwrap();
+    let live = u64::from(PAGES) * (12 << 10);
+    let allowed = live + live / 4 + SLACK_BYTES + LAG_BYTES;
+    let (mut most, mut written) = (0, 0);
+    for round in 0..100 {
+        for number in 0..PAGES {
+            let key = (number * 7919 + round) % PAGES;
+            pages
+                .put(&key.to_be_bytes(), &noise(12 << 10, round * PAGES + number))
+                .unwrap();
+            written += 12 << 10;
+        }
+        most = most.max(bytes_of(&folder.path().join("redb.segments")));
+    }
+    assert!(most < allowed, "{most} of {allowed}");
+    // Otherwise this would hold for a store that does nothing.
+    assert!(written > 5 * allowed, "{written}");
 }
 
 /// Otherwise writers would wait for ever for a keeper that damage stops.

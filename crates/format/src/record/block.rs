@@ -295,6 +295,11 @@ impl BlockHead {
         self.length as u64 + frames
     }
 
+    /// Returns the length of all frames before compression, bytes.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.length as u64).sum()
+    }
+
     /// Returns where a frame is in the block, bytes.
     ///
     /// # Errors

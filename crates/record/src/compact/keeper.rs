@@ -25,9 +25,11 @@ const TICK_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Less than so many bytes of records are not worth a block of their own.
 const WORTH_BYTES: usize = 256 << 10;
-/// When one record of so many has left the blocks since they were looked through, they are looked through again: in a
-/// pause of the writers, and otherwise.
-const WORN_PARTS: [u64; 2] = [16, 4];
+/// Blocks are looked through again when this part of what they had has left them since the last time, by bytes before
+/// compression: in a pause of the writers; and otherwise, when in addition so many times the recent bytes have left.
+const WORN_PART_IDLE: u64 = 16;
+const WORN_PART: u64 = 6;
+const WORN_RECENT: u64 = 2;
 
 pub(crate) struct Keeper {
     pub(crate) settings: Compacting,
@@ -44,8 +46,8 @@ pub(crate) struct Keeper {
 pub(crate) struct KeeperProgress {
     /// How many bytes were committed when records were moved last.
     packed_at: u64,
-    /// How many records had left their blocks when these were looked through last, and how many were in blocks;
-    /// [`None`] before the first time.
+    /// How many bytes had left their blocks when these were looked through last, and how many were in blocks; [`None`]
+    /// before the first time.
     looked_at: Option<(u64, u64)>,
 }
 
@@ -139,7 +141,7 @@ impl Keeper {
         let mut packer = Packer::new(&*snapshot, &self.records, numbers, &self.writer, occasion, &mut go_on);
         let freed = if is_worn {
             let worn = packer.read_worn_blocks()?;
-            self.progress.looked_at = Some((moved_out, packer.records_in_blocks()));
+            self.progress.looked_at = Some((moved_out, packer.bytes_in_blocks()));
             worn
         } else {
             Vec::new()
@@ -166,12 +168,16 @@ impl Keeper {
 
     /// Whether it is worth looking through the blocks.
     fn are_blocks_worn(&self, moved_out: u64, is_idle: bool) -> bool {
-        let [idle_part, busy_part] = WORN_PARTS;
-        let part = if is_idle { idle_part } else { busy_part };
-        match self.progress.looked_at {
-            Some((before, in_blocks)) => moved_out > before + in_blocks / part,
-            None => is_idle && self.activity.bytes() > 0,
-        }
+        let (before, in_blocks) = match self.progress.looked_at {
+            Some(looked_at) => looked_at,
+            None if is_idle => return self.activity.bytes() > 0,
+            None => (0, 0),
+        };
+        let allowed = match is_idle {
+            true => in_blocks / WORN_PART_IDLE,
+            false => in_blocks / WORN_PART + WORN_RECENT * self.settings.recent_bytes as u64,
+        };
+        moved_out > before + allowed
     }
 
     /// Gives unused space back.

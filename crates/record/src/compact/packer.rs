@@ -108,7 +108,7 @@ pub(super) struct Packer<'c> {
     old_frame: OpenFrame,
     latest_frame: OpenFrame,
     blocks: Vec<OpenBlock>,
-    in_blocks: u64,
+    bytes_in_blocks: u64,
     /// Whether no block may keep a record that has its place elsewhere, because it may have been purged.
     frees_all: bool,
     done: Compaction,
@@ -190,15 +190,15 @@ impl<'c> Packer<'c> {
             old_frame: OpenFrame::new(occasion.level()),
             latest_frame: OpenFrame::new(occasion.level()),
             blocks: Vec::new(),
-            in_blocks: 0,
+            bytes_in_blocks: 0,
             frees_all: false,
             done: Compaction::default(),
         }
     }
 
-    /// Returns how many records were in blocks when these were looked through.
-    pub(super) fn records_in_blocks(&self) -> u64 {
-        self.in_blocks
+    /// Returns about how many bytes of records, before compression, blocks still had when these were looked through.
+    pub(super) fn bytes_in_blocks(&self) -> u64 {
+        self.bytes_in_blocks
     }
 
     /// Whether `pace` has ended the work.
@@ -263,7 +263,7 @@ impl<'c> Packer<'c> {
     /// and those that no record is in. Reads only the heads of the others.
     pub(super) fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
         let used = block::records_by_block(self.read)?;
-        self.in_blocks = used.values().sum();
+        self.bytes_in_blocks = 0;
         let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
         let (occasion, frees_all, damage) = (self.occasion, self.frees_all, &mut self.damage);
         let is_redone = |number: u64| occasion == Occasion::Request && !number.is_multiple_of(2);
@@ -285,6 +285,7 @@ impl<'c> Packer<'c> {
                 }
             };
             let records = head.records();
+            self.bytes_in_blocks += head.unpacked_bytes() * used / records.max(1);
             if used == 0 {
                 unused.push(number);
             } else if is_redone(number)

@@ -93,7 +93,7 @@ pub(crate) struct Records {
     frames: Frames,
     /// Idle decoders: at most one for each thread that reads.
     decoders: Mutex<Vec<DeltaDecoder>>,
-    /// Records that have left their blocks.
+    /// Bytes of bodies and deltas that have left their blocks.
     moved_out: AtomicU64,
     /// Longest body that is read, bytes.
     body_bytes_max: usize,
@@ -110,12 +110,12 @@ impl Records {
         }
     }
 
-    /// Notes that a record is not in its block any more.
-    pub(crate) fn note_moved_out(&self) {
-        self.moved_out.fetch_add(1, Ordering::Relaxed);
+    /// Notes that a body or delta of so many bytes is not in its block any more.
+    pub(crate) fn note_moved_out(&self, bytes: usize) {
+        self.moved_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Returns how many records have left their blocks since the store was opened.
+    /// Returns how many bytes of bodies and deltas have left their blocks since the store was opened.
     pub(crate) fn moved_out(&self) -> u64 {
         self.moved_out.load(Ordering::Relaxed)
     }

@@ -18,13 +18,18 @@ pub(crate) fn put(transaction: &mut dyn Transaction, group: u64, places: &Places
     Ok(transaction.put(Table::Places, &key, &value)?)
 }
 
-/// Removes the place of a record, which is in no block any more.
-pub(crate) fn remove(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<(), Error> {
+/// Removes the place of a record, which is in no block any more. Its body or delta there has so many bytes.
+pub(crate) fn remove(
+    transaction: &mut dyn Transaction,
+    records: &Records,
+    number: u64,
+    bytes: usize,
+) -> Result<(), Error> {
     let mut places = places::group(transaction, number)?;
     if places.get(number).is_some() {
         places.set(number, None);
         put(transaction, Places::group_of(number).0, &places)?;
-        records.note_moved_out();
+        records.note_moved_out(bytes);
     }
     Ok(())
 }

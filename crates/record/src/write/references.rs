@@ -120,16 +120,17 @@ pub(crate) fn forget_purges(transaction: &mut dyn Transaction, seen: PurgedMark)
 
 /// Removes a record, and returns its base if it was a delta.
 fn remove(transaction: &mut dyn Transaction, records: &Records, number: u64) -> Result<Option<u64>, Error> {
-    let mut base = None;
+    let (mut base, mut bytes) = (None, 0);
     let mut found = |record: Record<'_>| {
         if let Body::Delta { base: found, .. } = record.body {
             base = Some(found);
         }
+        bytes = record.body.stored().len();
     };
     records.visit(transaction, number, &mut found)?;
     let key = number.to_be_bytes();
     transaction.delete(Table::Records, &key)?;
     transaction.delete(Table::Chains, &key)?;
-    places::remove(transaction, records, number)?;
+    places::remove(transaction, records, number, bytes)?;
     Ok(base)
 }

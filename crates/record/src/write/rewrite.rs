@@ -54,8 +54,11 @@ pub(crate) fn apply_rewrites(
         if is_gone && !rewrite.is_whole() {
             continue;
         }
-        let mut before = None;
-        let mut found = |record: Record<'_>| before = Some(around(record, rewrite));
+        let (mut before, mut bytes_before) = (None, 0);
+        let mut found = |record: Record<'_>| {
+            bytes_before = record.body.stored().len();
+            before = Some(around(record, rewrite));
+        };
         records.visit(transaction, rewrite.number, &mut found)?;
         let key = rewrite.number.to_be_bytes();
         let before = before.transpose();
@@ -63,7 +66,7 @@ pub(crate) fn apply_rewrites(
             continue;
         };
         transaction.put_parts(Table::Records, &key, &[&around.head, &rewrite.delta, &around.check])?;
-        places::remove(transaction, records, rewrite.number)?;
+        places::remove(transaction, records, rewrite.number, bytes_before)?;
         if !rewrite.is_whole() {
             references::add(transaction, rewrite.base)?;
         }

@@ -207,14 +207,3 @@ impl Client {
         Ok(())
     }
 }
-
-/// Waits until an operation is due. Returns when its time begins to count: when it was due if that is over, and
-/// otherwise now, because a sleep takes a little longer than it should.
-pub(super) fn wait_until(due: Instant) -> Instant {
-    let now = Instant::now();
-    if due <= now {
-        return due;
-    }
-    std::thread::sleep(due - now);
-    Instant::now()
-}

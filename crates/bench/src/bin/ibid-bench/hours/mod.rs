@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 pub(crate) use chart::draw;
 use clap::Args;
-use client::{Client, KEPT, Kind, wait_until};
+use client::{Client, KEPT, Kind};
 use ibid_record::{Options as StoreOptions, Retention, Store, Versions};
 pub(crate) use report::markdown;
 use results::{Hour, Latency};
@@ -37,8 +37,8 @@ const NIGHT: f64 = 0.15;
 #[command(after_help = "\
 Of a hundred operations, 55 read the latest version of a key, 15 any of its last 20 versions, 25 read and update one, 4 \
 insert or purge a key, and one scans 20 keys. Each is a commit of its own, synced. Older versions are removed by the \
-store's retention. Operations are due at times that do not depend on the store, so that a pause of it makes all those \
-late that come meanwhile; with --rate 0, each client begins one when the last one has ended.
+store's retention. A client begins an operation when it is due, or when its last one has ended; that one's time is \
+not counted again. With --rate 0, none waits.
 
 Every body that is read is compared, in the end all of them.
 
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     rate: u64,
     /// Use N threads
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
     /// Compare these: ddedup, the record store with its default options, and plain, the same without deltas
     #[arg(long, value_delimiter = ',', default_values = ["ddedup", "plain"], value_parser = ["ddedup", "plain"])]
@@ -292,7 +292,8 @@ impl Order {
             if due >= end {
                 return Ok(times);
             }
-            let begin = wait_until(due);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let begin = Instant::now();
             let (kind, done) = client.operate()?;
             times.add(kind, done - begin);
             number += 1;

@@ -55,7 +55,7 @@ pub(crate) struct Hour {
     pub(crate) commit: Latency,
 }
 
-/// Times from when an operation was due to when it was done, µs.
+/// Times from when an operation began to when it was done, µs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) operations: u64,
