@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// All subjects, in the order of the tables.
-const SUBJECTS: [&str; 14] = [
+const SUBJECTS: [&str; 17] = [
     "nothing",
     "ddedup",
     "ddedup-living",
@@ -16,6 +16,9 @@ const SUBJECTS: [&str; 14] = [
     "plain-living",
     "redb-zstd",
     "sqlite-zstd",
+    "sqlite-dictionary",
+    "sqlite-blocks",
+    "lmdb",
     "postgres-lz4",
     "blocks",
     "trad-4k",
@@ -96,6 +99,19 @@ fn every_subject_brings_back_every_record() {
         let bytes = |subject: &str| row(subject).expect(subject)["value_bytes"].as_u64().expect("bytes");
         assert!(bytes("trad-64") < bytes("trad-4k"), "small chunks find more: {shown}");
         assert!(bytes("trad-64-blocks") < bytes("trad-64") && bytes("blocks") < bytes("redb-zstd"));
+        assert!(bytes("sqlite-dictionary") < bytes("sqlite-zstd"), "{shown}");
+        if mode.is_empty() {
+            assert!(bytes("sqlite-blocks") < bytes("sqlite-dictionary"), "{shown}");
+        } else {
+            assert_eq!(
+                bytes("sqlite-blocks"),
+                bytes("sqlite-zstd"),
+                "no key has older versions"
+            );
+        }
+        for alike in ["sqlite-zstd", "lmdb"] {
+            assert_eq!(bytes(alike), bytes("redb-zstd"), "each body is compressed on its own");
+        }
         // So few records are not worth a block.
         assert!(bytes("ddedup") < bytes("ddedup-living") && bytes("plain") <= bytes("plain-living"));
         assert!(bytes("ddedup") < bytes("plain"), "{shown}");

@@ -9,6 +9,10 @@ use super::subject::LEVEL;
 /// The longest value, so that a damaged length does not allocate more.
 const BYTES_MAX: u64 = 1 << 30;
 
+/// The window of `zstd --long`. A value that is shorter has a shorter one.
+#[cfg(feature = "sqlite")]
+const WINDOW_LOG: u32 = 27;
+
 /// A compressor and a decompressor, which are reused.
 pub(crate) struct Codec {
     compressor: Compressor<'static>,
@@ -21,6 +25,24 @@ impl Codec {
             compressor: Compressor::new(LEVEL)?,
             decompressor: Decompressor::new()?,
         })
+    }
+
+    /// Returns one whose values can only be read with the same dictionary.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn with_dictionary(dictionary: &[u8]) -> Result<Codec> {
+        Ok(Codec {
+            compressor: Compressor::with_dictionary(LEVEL, dictionary)?,
+            decompressor: Decompressor::with_dictionary(dictionary)?,
+        })
+    }
+
+    /// Returns one that finds what repeats far apart in a long value, as `zstd --long` does.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn with_long_window() -> Result<Codec> {
+        let mut codec = Codec::new()?;
+        codec.compressor.window_log(WINDOW_LOG)?;
+        codec.compressor.long_distance_matching(true)?;
+        Ok(codec)
     }
 
     pub(crate) fn compress(&mut self, value: &[u8]) -> Result<Vec<u8>> {

@@ -4,8 +4,13 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Chunking, InBlocks};
+#[cfg(feature = "lmdb")]
+use super::lmdb::Lmdb;
+#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+use super::missing::Missing;
 use super::postgres::Postgres;
-use super::sqlite::Sqlite;
+#[cfg(feature = "sqlite")]
+use super::sqlite;
 use super::store::Store;
 use super::stream::Stream;
 use super::subject::Subject;
@@ -32,6 +37,12 @@ pub(crate) enum Kind {
     RedbZstd,
     /// SQLite, each body compressed by zstd
     SqliteZstd,
+    /// `sqlite-zstd` with a dictionary of 110 KiB, trained on the first bodies
+    SqliteDictionary,
+    /// SQLite, the latest version of each key as in `sqlite-zstd`, older ones in blocks of 16
+    SqliteBlocks,
+    /// LMDB, each body compressed by zstd
+    Lmdb,
     /// PostgreSQL, which compresses by lz4
     PostgresLz4,
     /// Bodies in blocks of 32 KiB, each compressed by zstd
@@ -77,7 +88,18 @@ impl Kind {
             Kind::Plain => store(false, true),
             Kind::PlainLiving => store(false, false),
             Kind::RedbZstd => Some(Box::new(Table)),
-            Kind::SqliteZstd => Some(Box::new(Sqlite)),
+            #[cfg(feature = "sqlite")]
+            Kind::SqliteZstd => Some(Box::new(sqlite::Rows { dictionary: false })),
+            #[cfg(feature = "sqlite")]
+            Kind::SqliteDictionary => Some(Box::new(sqlite::Rows { dictionary: true })),
+            #[cfg(feature = "sqlite")]
+            Kind::SqliteBlocks => Some(Box::new(sqlite::InBlocks)),
+            #[cfg(not(feature = "sqlite"))]
+            Kind::SqliteZstd | Kind::SqliteDictionary | Kind::SqliteBlocks => missing("SQLite", "sqlite"),
+            #[cfg(feature = "lmdb")]
+            Kind::Lmdb => Some(Box::new(Lmdb)),
+            #[cfg(not(feature = "lmdb"))]
+            Kind::Lmdb => missing("LMDB", "lmdb"),
             Kind::PostgresLz4 => Some(Box::new(Postgres)),
             Kind::Blocks => blocks(Chunking::Whole, true),
             Kind::Trad4k => blocks(Chunking::Average4KiB, false),
@@ -98,4 +120,10 @@ impl Kind {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
+}
+
+/// Returns a stand-in that says how to build this program with that software.
+#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+fn missing(name: &'static str, feature: &'static str) -> Option<Box<dyn Subject>> {
+    Some(Box::new(Missing { name, feature }))
 }

@@ -6,12 +6,15 @@ mod compressed;
 mod input;
 mod kind;
 mod line;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+mod missing;
+#[cfg(feature = "lmdb")]
+mod ordered;
 mod postgres;
 mod results;
 #[cfg(feature = "sqlite")]
-mod sqlite;
-#[cfg(not(feature = "sqlite"))]
-#[path = "no_sqlite.rs"]
 mod sqlite;
 mod stage;
 mod store;
@@ -98,7 +101,9 @@ fn available(options: &Options, found: &mut Records) -> Vec<Kind> {
         |&kind| match kind.subject(options.distinct).map(|subject| subject.version()) {
             None | Some(Ok(None)) => true,
             Some(Ok(Some(version))) => {
-                found.versions.push(version);
+                if !found.versions.contains(&version) {
+                    found.versions.push(version);
+                }
                 true
             }
             Some(Err(error)) => {
