@@ -35,10 +35,10 @@ const NIGHT: f64 = 0.15;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Of a hundred operations, 55 read the latest version of a key, 15 any of its last 20 versions, 25 read and update one, 4 \
-insert or purge a key, and one scans 20 keys. Each is a commit of its own, synced. Older versions are removed by the \
-store's retention. A client begins an operation when it is due, or when its last one has ended; that one's time is \
-not counted again. With --rate 0, none waits.
+Of a hundred operations, 55 read the latest version of a key, 15 any of its last 20 versions, 25 read and update one, \
+4 insert or purge a key, and one scans 20 keys. Each is a commit of its own, synced. Older versions are removed by \
+the store's retention. A client begins an operation when it is due, or when its last one has ended; that one's time \
+is not counted again. With --rate 0, none waits.
 
 Every body that is read is compared, in the end all of them.
 
