@@ -222,6 +222,25 @@ fn damage_to_entries_of_the_encoder_loses_no_record() {
     assert_eq!(seen.old, sound.old);
 }
 
+/// Records share entries of places: damage of one costs those that are in blocks.
+#[test]
+fn where_others_are_stands_in_the_way_of_no_record_that_is_in_no_block() {
+    let folder = folder();
+    let sound = fill(folder.path());
+    with_engine(folder.path(), |engine| {
+        assert_eq!(entries(engine, Table::Places).len(), 0, "nothing is in a block");
+        set(engine, Table::Places, &0_u64.to_be_bytes(), Some(b"damaged"));
+    });
+    let store = Store::open(folder.path(), options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for (version, body) in (1..=3).zip(&sound.old) {
+        assert!(
+            body.is_some() && pages.get_version(b"a", version).unwrap() == *body,
+            "{version}"
+        );
+    }
+}
+
 #[test]
 fn a_base_is_not_removed_for_damage() {
     let folder = folder();

@@ -21,8 +21,8 @@ pub(crate) struct Activity {
     packed: AtomicU64,
     /// Most bytes that may wait.
     lag_bytes_max: u64,
-    /// How many wait until all is done that there is to do.
-    settling: AtomicU64,
+    /// Calls that wait for the keeper.
+    hurried: AtomicU64,
 
     /// Bytes of bodies and deltas.
     bytes: AtomicU64,
@@ -46,11 +46,11 @@ struct State {
     has_no_keeper: bool,
 }
 
-struct Settling<'a>(&'a Activity);
+struct Hurried<'a>(&'a Activity);
 
-impl Drop for Settling<'_> {
+impl Drop for Hurried<'_> {
     fn drop(&mut self) {
-        self.0.settling.fetch_sub(1, Ordering::Relaxed);
+        self.0.hurried.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -61,7 +61,7 @@ impl Activity {
             unexamined: AtomicU64::new(0),
             packed: AtomicU64::new(0),
             lag_bytes_max: lag_bytes_max.max(1),
-            settling: AtomicU64::new(0),
+            hurried: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             next: AtomicU64::new(next),
             state: Mutex::new(State {
@@ -204,14 +204,14 @@ impl Activity {
     }
 
     /// Has the keeper make no pauses until this is dropped.
-    pub(crate) fn want_settled(&self) -> impl Drop + '_ {
-        self.settling.fetch_add(1, Ordering::Relaxed);
-        Settling(self)
+    pub(crate) fn hurry(&self) -> impl Drop + '_ {
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        Hurried(self)
     }
 
-    /// Whether somebody waits until all is done that there is to do.
-    pub(crate) fn is_to_settle(&self) -> bool {
-        self.settling.load(Ordering::Relaxed) > 0
+    /// Whether the keeper is to make no pauses, because a call waits for it.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed) > 0
     }
 
     /// Waits for this time, or until the end. Returns whether that has come.

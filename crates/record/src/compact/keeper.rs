@@ -55,7 +55,7 @@ impl Keeper {
     /// Does all that it does in a pause of the writers.
     pub(crate) fn settle(mut self) -> Result<(), Error> {
         let activity = self.activity.clone();
-        let _wanted = activity.want_settled();
+        let _hurried = activity.hurry();
         self.step(self.activity.bytes(), true).map(drop)
     }
 
@@ -208,7 +208,7 @@ impl<'a> Pace<'a> {
         let worked = self.began.elapsed();
         let percent = u32::from(self.settings.percent.clamp(1, 100));
         // Writers that have to wait gain nothing by it.
-        let is_waited_for = self.activity.is_to_settle() || self.activity.pressure_on_keeper() > 0.0;
+        let is_waited_for = self.activity.is_hurried() || self.activity.pressure_on_keeper() > 0.0;
         let is_alone = is_waited_for || self.activity.is_idle(self.settings.idle_after);
         let pause = match is_alone {
             true => Duration::ZERO,

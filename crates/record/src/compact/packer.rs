@@ -18,8 +18,8 @@ use super::window::{Item, Window};
 use crate::engine::{Direction, Snapshot, Table};
 use crate::error::Error;
 use crate::read::frames::head_of;
+use crate::read::lookup;
 use crate::read::records::Records;
-use crate::read::{lookup, places};
 use crate::write::block;
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
@@ -353,7 +353,7 @@ impl<'c> Packer<'c> {
         for (number, frame, record) in records {
             let place = Place { block, frame };
             let single = self.read.contains(Table::Records, &number.to_be_bytes())?;
-            if single || places::group(self.read, number)?.get(number) != Some(place) {
+            if single || self.records.place_of(self.read, number)? != Some(place) {
                 continue;
             }
             let record = Record::decode_packed(number, &record);

@@ -180,7 +180,7 @@ impl Records {
     }
 
     /// Returns the place of a record; [`None`] if it is in no block.
-    pub(super) fn place_of(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<Place>, Error> {
+    pub(crate) fn place_of(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<Place>, Error> {
         self.frames.place_of(read, number)
     }
 
@@ -374,9 +374,12 @@ impl Records {
             }
             see(record.body);
         };
-        // Most bases are older than the last few minutes, and in a block.
-        let is_there = self.visit_framed(read, number, &mut found)?;
-        Ok(is_there || self.visit_single(read, number, &mut |record| found(record, None))?)
+        // Most bases are older than the last few minutes, and in a block. Those that are not can be read although where
+        // others of their group are is damaged.
+        match self.visit_framed(read, number, &mut found) {
+            Ok(true) => Ok(true),
+            not_framed => Ok(self.visit_single(read, number, &mut |record| found(record, None))? || not_framed?),
+        }
     }
 
     /// Decodes the body of a record that was read; [`None`] if it is a deletion. `fetch` shows the records that it is a

@@ -412,6 +412,7 @@ impl Store {
         self.finish_encoding()?;
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
         let interval = shared.interval;
+        let _hurried = shared.activity.hurry();
         compact::compact(engine, &shared.records, numbers, shared.writer()?, interval, progress)
     }
 

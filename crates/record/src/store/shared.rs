@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) records: Arc<Records>,
     pub(super) tally: Arc<Tally>,
     pub(super) block_numbers: Arc<BlockNumbers>,
-    activity: Arc<Activity>,
+    pub(super) activity: Arc<Activity>,
     compacting: Compacting,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,

@@ -255,8 +255,8 @@ fn the_least_memory_is_enough_and_less_is_refused_with_the_number_that_is_needed
     }
 }
 
-/// Chunks of 64 bytes: a MiB of input would take a MiB of memory in the index, which has less than a third of the least
-/// budget.
+/// Chunks of 64 bytes: a MiB of input would take a MiB of memory in the index, which has a quarter of the least budget
+/// at most.
 #[test]
 fn a_backup_of_more_chunks_than_fit_into_memory_is_complete() {
     let init = quick().chunker(Settings::Fixed(FixedSettings { size: 64 }));
