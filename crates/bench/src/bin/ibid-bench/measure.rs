@@ -7,6 +7,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
@@ -45,6 +46,33 @@ pub(crate) fn run_printing(command: &mut Command, shown: &str, work: &Path) -> R
     let cost = run_with(command, shown, work, out.into(), |_| Ok(()))?;
     let text = std::fs::read(&printed).with_context(|| format!("reading what {shown} printed"))?;
     Ok((cost, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Runs a hidden command of this program in a process of its own, with an order that it finds in a file. Returns what
+/// it has written into the file `answer`.
+pub(crate) fn run_stage<T: DeserializeOwned>(
+    stage: &str,
+    order: &impl Serialize,
+    answer: &Path,
+    work: &Path,
+) -> Result<(Cost, T)> {
+    let file = work.join("order");
+    write_json(&file, order)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(stage).arg(file);
+    let cost = run(&mut command, stage, work)?;
+    Ok((cost, read_json(answer)?))
+}
+
+/// Writes an order or an answer.
+pub(crate) fn write_json(path: &Path, what: &impl Serialize) -> Result<()> {
+    std::fs::write(path, serde_json::to_vec(what)?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Reads an order or an answer.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 fn run_with(

@@ -56,9 +56,9 @@ pub(crate) fn hours_progress(lived: &hours::Lived) {
     eprintln!(
         "{}: {:.0} operations/s, {:.2} s of CPU, {:.1} MB on disk in the end",
         lived.subject,
-        lived.operations_a_second(),
+        lived.seen.operations_a_second(),
         lived.cost.cpu_s,
-        lived.settled_bytes as f64 / 1e6,
+        lived.seen.settled_bytes as f64 / 1e6,
     );
 }
 

@@ -1,5 +1,41 @@
 //! Medians and percentiles.
 
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Times of operations, µs; 0 if there were none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// How many there were. Runs before there was this have 0.
+    #[serde(default)]
+    pub(crate) operations: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    #[serde(rename = "p99.9_us")]
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+}
+
+impl Latency {
+    pub(crate) fn of(took_us: &[f64]) -> Latency {
+        let sorted = sorted(took_us);
+        let at = |percent| of_sorted(&sorted, percent).unwrap_or(0.0);
+        Latency {
+            operations: took_us.len() as u64,
+            p50_us: at(50.0),
+            p99_us: at(99.0),
+            p999_us: at(99.9),
+            max_us: at(100.0),
+        }
+    }
+}
+
+/// Returns a time in µs, with one digit behind the point.
+pub(crate) fn microseconds(took: Duration) -> f64 {
+    (took.as_nanos() as f64 / 100.0).round() / 10.0
+}
+
 /// Returns the median; [`None`] if there are no values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
@@ -14,8 +50,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 /// Returns the smallest value that `percent` of all values don't exceed; [`None`] if there are
 /// none.
 pub(crate) fn percentile(values: &[f64], percent: f64) -> Option<f64> {
-    let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
-    sorted(values).get(rank.saturating_sub(1)).copied()
+    of_sorted(&sorted(values), percent)
+}
+
+fn of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {

@@ -23,17 +23,15 @@ mod subject;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use kind::Kind;
 pub(crate) use results::{FileInfo, Records, Row, Skipped};
-use serde::de::DeserializeOwned;
 pub(crate) use stage::run as run_stage;
 use stage::{Loaded, Order, ReadBack, Stage};
 
-use crate::measure::{self, Cost};
+use crate::measure;
 use crate::record::{Outcome, Record};
 use crate::report;
 
@@ -138,12 +136,14 @@ fn measure(options: &Options, file: &Path, kind: Kind, files: &mut Vec<FileInfo>
         folder: folder.clone(),
         answer: work.path().join("answer"),
     };
-    let (load, loaded): (_, Loaded) = in_a_process(&order(Stage::Load), work.path())?;
+    let load = order(Stage::Load);
+    let (load, loaded): (_, Loaded) = measure::run_stage(STAGE_COMMAND, &load, &load.answer, work.path())?;
     note_file(files, file, &loaded)?;
-    let read: ReadBack = if kind == Kind::Nothing {
+    let read = if kind == Kind::Nothing {
         ReadBack::default()
     } else {
-        in_a_process(&order(Stage::Read), work.path())?.1
+        let read = order(Stage::Read);
+        measure::run_stage(STAGE_COMMAND, &read, &read.answer, work.path())?.1
     };
     Ok(Row {
         file: name(file),
@@ -158,16 +158,6 @@ fn measure(options: &Options, file: &Path, kind: Kind, files: &mut Vec<FileInfo>
         latency: read.latency,
         latency_of_any: read.latency_of_any,
     })
-}
-
-fn in_a_process<T: DeserializeOwned>(order: &Order, work: &Path) -> Result<(Cost, T)> {
-    let file = work.join("order");
-    stage::write(&file, order)?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(STAGE_COMMAND).arg(file);
-    let cost = measure::run(&mut command, STAGE_COMMAND, work)?;
-    let answer = std::fs::read(&order.answer)?;
-    Ok((cost, serde_json::from_slice(&answer)?))
 }
 
 /// Fails unless every subject has seen the same records.

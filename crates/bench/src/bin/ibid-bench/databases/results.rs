@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
-use super::stage::Latency;
 use super::subject::Index;
 use crate::measure::Cost;
+use crate::statistics::Latency;
 
 /// The results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use super::input::Input;
 use super::kind::Kind;
 use super::subject::{Finished, Index, Read};
 use crate::files;
-use crate::statistics::percentile;
+use crate::measure::{read_json, write_json};
+use crate::statistics::{Latency, microseconds};
 
 /// A stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,18 +38,12 @@ pub(crate) struct Order {
 
 /// Runs the order in a file.
 pub(crate) fn run(order: &Path) -> Result<()> {
-    let text = std::fs::read(order).with_context(|| format!("reading {}", order.display()))?;
-    let order: Order = serde_json::from_slice(&text)?;
+    let order: Order = read_json(order)?;
     let what = || format!("{:?} {}", order.stage, order.subject.name());
     match order.stage {
-        Stage::Load => write(&order.answer, &order.load().with_context(what)?),
-        Stage::Read => write(&order.answer, &order.read().with_context(what)?),
+        Stage::Load => write_json(&order.answer, &order.load().with_context(what)?),
+        Stage::Read => write_json(&order.answer, &order.read().with_context(what)?),
     }
-}
-
-/// Writes an order or an answer as JSON.
-pub(crate) fn write(path: &Path, what: &impl Serialize) -> Result<()> {
-    std::fs::write(path, serde_json::to_vec(what)?).with_context(|| format!("writing {}", path.display()))
 }
 
 /// The result of loading.
@@ -73,16 +68,6 @@ pub(crate) struct ReadBack {
     pub(crate) value_bytes: Option<u64>,
     pub(crate) latency: Option<Latency>,
     pub(crate) latency_of_any: Option<Latency>,
-}
-
-/// The latency of reading one version of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Latency {
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    #[serde(rename = "p99.9_us")]
-    pub(crate) p999_us: f64,
-    pub(crate) max_us: f64,
 }
 
 impl Order {
@@ -179,16 +164,9 @@ impl Order {
             let chosen = &of[random.below(of.len() as u64) as usize];
             let start = Instant::now();
             read(chosen)?;
-            let took = start.elapsed();
-            took_us.push((took.as_nanos() as f64 / 100.0).round() / 10.0);
+            took_us.push(microseconds(start.elapsed()));
         }
-        let at = |percent| percentile(&took_us, percent).context("no reads");
-        Ok(Latency {
-            p50_us: at(50.0)?,
-            p99_us: at(99.0)?,
-            p999_us: at(99.9)?,
-            max_us: at(100.0)?,
-        })
+        Ok(Latency::of(&took_us))
     }
 
     /// Fails unless every version of every record equals that of the file, and each latest one is

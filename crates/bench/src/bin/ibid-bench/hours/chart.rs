@@ -72,8 +72,8 @@ fn legend(svg: &mut String, found: &Hours) {
 
 fn draw_panel(svg: &mut String, found: &Hours, panel: &Panel, y: f64) {
     text(svg, "name", MARGIN, y + 20.0, panel.name);
-    let hours = found.hours.max(2);
-    let all = found.subjects.iter().flat_map(|lived| &lived.hours);
+    let hours = found.load.hours.max(2);
+    let all = found.subjects.iter().flat_map(|lived| &lived.seen.hours);
     let (step, most) = scale(all.map(panel.of).fold(0.0, f64::max));
     let (left, top) = (MARGIN + SIDE, y + PANEL_HEAD);
     let width = WIDTH - MARGIN - left;
@@ -96,7 +96,7 @@ fn draw_panel(svg: &mut String, found: &Hours, panel: &Panel, y: f64) {
             let y = top + PLOT * (1.0 - (panel.of)(hour) / most);
             format!("{:.1},{y:.1}", x_of(hour.hour))
         };
-        let points: Vec<String> = lived.hours.iter().map(point).collect();
+        let points: Vec<String> = lived.seen.hours.iter().map(point).collect();
         let (class, points) = (&lived.subject, points.join(" "));
         let _ = writeln!(svg, "<polyline class=\"line {class}\" points=\"{points}\"/>");
     }
@@ -105,7 +105,7 @@ fn draw_panel(svg: &mut String, found: &Hours, panel: &Panel, y: f64) {
 /// Returns the first and last values as text, for readers who cannot see the chart.
 fn description(found: &Hours) -> String {
     let of = |lived: &Lived| {
-        let (first, last) = (lived.hours.first()?, lived.hours.last()?);
+        let (first, last) = (lived.seen.hours.first()?, lived.seen.hours.last()?);
         let values = PANELS.iter().map(|panel| {
             let (first, last) = ((panel.of)(first), (panel.of)(last));
             format!("{}: {first:.1} in the first hour, {last:.1} in the last", panel.name)

@@ -7,7 +7,6 @@ mod results;
 mod text;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,13 @@ use clap::Args;
 use client::{Client, KEPT, Kind};
 use ibid_record::{Options as StoreOptions, Retention, Store, Versions};
 pub(crate) use report::markdown;
-use results::{Hour, Latency};
+use results::{Hour, Load, Seen};
 pub(crate) use results::{Hours, Lived};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{self, Cost};
+use crate::measure;
 use crate::record::{Outcome, Record};
+use crate::statistics::{Latency, microseconds};
 use crate::{files, report as output};
 
 /// The hidden command by which this program runs itself.
@@ -79,25 +79,23 @@ pub(crate) struct Options {
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     subject: String,
-    hours: u32,
-    hour_s: f64,
-    keys: u64,
-    rate: u64,
-    clients: u64,
-    seed: u64,
+    load: Load,
     folder: PathBuf,
     answer: PathBuf,
 }
 
 /// Runs the experiment.
 pub(crate) fn run(options: &Options, quiet: bool) -> Result<()> {
-    let mut found = Hours {
+    let load = Load {
         hours: options.hours,
         hour_s: options.hour.into(),
         keys: options.keys,
         rate: options.rate,
         clients: options.clients,
         seed: options.seed,
+    };
+    let mut found = Hours {
+        load: load.clone(),
         subjects: Vec::new(),
     };
     let mut record = Record::begin("hours", Outcome::Hours(found.clone()));
@@ -106,24 +104,15 @@ pub(crate) fn run(options: &Options, quiet: bool) -> Result<()> {
         let work = tempfile::Builder::new().prefix("ibid-bench-").tempdir_in(&work)?;
         let order = Order {
             subject: subject.clone(),
-            hours: options.hours,
-            hour_s: options.hour.into(),
-            keys: options.keys,
-            rate: options.rate,
-            clients: options.clients,
-            seed: options.seed,
+            load: load.clone(),
             folder: work.path().join("store"),
             answer: work.path().join("answer"),
         };
-        let file = work.path().join("order");
-        std::fs::write(&file, serde_json::to_vec(&order)?)?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg(STAGE_COMMAND).arg(file);
-        let cost = measure::run(&mut command, STAGE_COMMAND, work.path())?;
-        let answer = std::fs::read(&order.answer)?;
+        let (cost, seen) = measure::run_stage(STAGE_COMMAND, &order, &order.answer, work.path())?;
         let lived = Lived {
+            subject: subject.clone(),
+            seen,
             cost,
-            ..serde_json::from_slice(&answer)?
         };
         if !quiet {
             output::hours_progress(&lived);
@@ -138,10 +127,8 @@ pub(crate) fn run(options: &Options, quiet: bool) -> Result<()> {
 
 /// Runs the order in a file.
 pub(crate) fn run_stage(order: &Path) -> Result<()> {
-    let text = std::fs::read(order).with_context(|| format!("reading {}", order.display()))?;
-    let order: Order = serde_json::from_slice(&text)?;
-    let lived = order.live()?;
-    Ok(std::fs::write(&order.answer, serde_json::to_vec(&lived)?)?)
+    let order: Order = measure::read_json(order)?;
+    measure::write_json(&order.answer, &order.live()?)
 }
 
 /// Times in µs, by kind.
@@ -156,7 +143,7 @@ struct Times {
 impl Times {
     fn add(&mut self, kind: Kind, took: Duration) {
         self.operations += 1;
-        let took_us = (took.as_nanos() as f64 / 100.0).round() / 10.0;
+        let took_us = microseconds(took);
         match kind {
             Kind::Latest => self.latest.push(took_us),
             Kind::Any => self.any.push(took_us),
@@ -181,17 +168,17 @@ struct Most {
 }
 
 impl Order {
-    fn live(&self) -> Result<Lived> {
+    fn live(&self) -> Result<Seen> {
         let mut options = StoreOptions::default().with_retention_interval(Duration::from_secs(1));
         options.encoding.enabled = self.subject == "ddedup";
         let store = Store::open(&self.folder, options)?;
         let records = store.namespace("records", Versions::Kept)?;
         records.set_retention(Retention::default().with_versions(KEPT))?;
-        let mut clients: Vec<Client> = (0..self.clients)
-            .map(|number| Client::new(records.clone(), self.seed, number))
+        let mut clients: Vec<Client> = (0..self.load.clients)
+            .map(|number| Client::new(records.clone(), self.load.seed, number))
             .collect();
         for client in &mut clients {
-            client.begin(self.keys.div_ceil(self.clients))?;
+            client.begin(self.load.keys.div_ceil(self.load.clients))?;
         }
         let (most, ended) = (Most::default(), AtomicBool::new(false));
         let lived = std::thread::scope(|scope| {
@@ -214,8 +201,7 @@ impl Order {
             "the store is damaged: {:?}",
             verification.faults
         );
-        Ok(Lived {
-            subject: self.subject.clone(),
+        Ok(Seen {
             hours,
             latest: Latency::of(&all.latest),
             any: Latency::of(&all.any),
@@ -223,11 +209,6 @@ impl Order {
             settled_bytes,
             compacted_bytes,
             body_bytes: clients.iter().map(|client| client.body_bytes).sum(),
-            cost: Cost {
-                wall_s: 0.0,
-                cpu_s: 0.0,
-                rss_bytes: 0,
-            },
         })
     }
 
@@ -244,7 +225,7 @@ impl Order {
 
     fn run_hours(&self, clients: &mut [Client], most: &Most) -> Result<(Vec<Hour>, Times)> {
         let (mut hours, mut all) = (Vec::new(), Times::default());
-        for hour in 0..self.hours {
+        for hour in 0..self.load.hours {
             most.disk.store(0, Ordering::Relaxed);
             most.memory.store(0, Ordering::Relaxed);
             let begin = Instant::now();
@@ -280,12 +261,12 @@ impl Order {
     /// Does the operations of one client that are due in an hour. It begins and ends at night.
     fn run_hour(&self, client: &mut Client, hour: u32, begin: Instant) -> Result<Times> {
         let mut times = Times::default();
-        let end = begin + Duration::from_secs_f64(self.hour_s);
+        let end = begin + Duration::from_secs_f64(self.load.hour_s);
         let sun = (f64::from(hour % 24) / 24.0 * std::f64::consts::PI).sin();
-        let rate = self.rate as f64 / self.clients as f64 * (NIGHT + (1.0 - NIGHT) * sun * sun);
+        let rate = self.load.rate as f64 / self.load.clients as f64 * (NIGHT + (1.0 - NIGHT) * sun * sun);
         let mut number = 0_u32;
         loop {
-            let due = match self.rate {
+            let due = match self.load.rate {
                 0 => Instant::now(),
                 _ => begin + Duration::from_secs_f64(f64::from(number) / rate),
             };

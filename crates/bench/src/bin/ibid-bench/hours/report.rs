@@ -2,18 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::results::{Hour, Hours, Latency, Lived};
+use super::results::{Hour, Hours, Lived};
 use crate::report::{number, table};
+use crate::statistics::Latency;
 
 pub(crate) fn markdown(found: &Hours, out: &mut String) {
-    let load = match found.rate {
+    let load = match found.load.rate {
         0 => "as many operations as possible".to_owned(),
         rate => format!("{rate} operations a second at noon"),
     };
     let _ = writeln!(
         out,
         "{} hours of {} s, {load}, {} clients, about {} keys, seed {}.\n",
-        found.hours, found.hour_s, found.clients, found.keys, found.seed,
+        found.load.hours, found.load.hour_s, found.load.clients, found.load.keys, found.load.seed,
     );
     out.push_str(&summary(found));
     for lived in &found.subjects {
@@ -52,17 +53,23 @@ fn summary(found: &Hours) -> String {
     ];
     let mut lines = vec![header.map(str::to_owned).to_vec()];
     for lived in &found.subjects {
-        let largest = lived.hours.iter().map(|hour| hour.disk_bytes_max).max().unwrap_or(0);
+        let largest = lived
+            .seen
+            .hours
+            .iter()
+            .map(|hour| hour.disk_bytes_max)
+            .max()
+            .unwrap_or(0);
         let mut line = vec![
             lived.subject.clone(),
-            number(lived.operations_a_second()),
+            number(lived.seen.operations_a_second()),
             number(lived.cost.cpu_s),
-            megabytes(lived.body_bytes),
+            megabytes(lived.seen.body_bytes),
             megabytes(largest),
-            megabytes(lived.settled_bytes),
-            megabytes(lived.compacted_bytes),
+            megabytes(lived.seen.settled_bytes),
+            megabytes(lived.seen.compacted_bytes),
         ];
-        for latency in [&lived.latest, &lived.any, &lived.commit] {
+        for latency in [&lived.seen.latest, &lived.seen.any, &lived.seen.commit] {
             line.extend(latencies(latency));
         }
         lines.push(line);
@@ -100,6 +107,6 @@ fn hours(lived: &Lived) -> String {
         }
         line
     };
-    lines.extend(lived.hours.iter().map(row));
+    lines.extend(lived.seen.hours.iter().map(row));
     table(&lines)
 }

@@ -3,11 +3,19 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Cost;
-use crate::statistics::percentile;
+use crate::statistics::Latency;
 
 /// The samples of all subjects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hours {
+    #[serde(flatten)]
+    pub(crate) load: Load,
+    pub(crate) subjects: Vec<Lived>,
+}
+
+/// What is asked of a store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
     pub(crate) hours: u32,
     /// How long an hour took, seconds.
     pub(crate) hour_s: f64,
@@ -17,13 +25,21 @@ pub(crate) struct Hours {
     pub(crate) rate: u64,
     pub(crate) clients: u64,
     pub(crate) seed: u64,
-    pub(crate) subjects: Vec<Lived>,
 }
 
 /// What one subject did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lived {
     pub(crate) subject: String,
+    #[serde(flatten)]
+    pub(crate) seen: Seen,
+    /// The cost of its process.
+    pub(crate) cost: Cost,
+}
+
+/// What was seen of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Seen {
     pub(crate) hours: Vec<Hour>,
     /// Of all hours.
     pub(crate) latest: Latency,
@@ -34,7 +50,6 @@ pub(crate) struct Lived {
     pub(crate) compacted_bytes: u64,
     /// Bytes of the bodies that could be read in the end.
     pub(crate) body_bytes: u64,
-    pub(crate) cost: Cost,
 }
 
 /// One hour.
@@ -55,31 +70,7 @@ pub(crate) struct Hour {
     pub(crate) commit: Latency,
 }
 
-/// Times from when an operation began to when it was done, µs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Latency {
-    pub(crate) operations: u64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    #[serde(rename = "p99.9_us")]
-    pub(crate) p999_us: f64,
-    pub(crate) max_us: f64,
-}
-
-impl Latency {
-    pub(crate) fn of(took_us: &[f64]) -> Self {
-        let at = |percent| percentile(took_us, percent).unwrap_or(0.0);
-        Latency {
-            operations: took_us.len() as u64,
-            p50_us: at(50.0),
-            p99_us: at(99.0),
-            p999_us: at(99.9),
-            max_us: at(100.0),
-        }
-    }
-}
-
-impl Lived {
+impl Seen {
     pub(crate) fn operations_a_second(&self) -> f64 {
         let operations: u64 = self.hours.iter().map(|hour| hour.operations).sum();
         let seconds: f64 = self.hours.iter().map(|hour| hour.seconds).sum();
