@@ -5,9 +5,9 @@
 
 use ibid_format::record::{
     BlockFrameDecoder, Body, ChainEntry, EncoderWatermark, IndexEntry, IndexRow, IndexValues, KeyEntry, LogEntry,
-    LogState, NamespaceEntry, NextNumbers, PartRequest, PartResponse, Places, PublishedPart, Record, References,
-    Request, Response, VersionGroup, decompress_contents, decompress_rows, frames_of_block, key_of, open_log_entry,
-    records_of_frame, split_key,
+    LogState, NamespaceEntry, NextNumbers, PartRequest, PartResponse, PieceList, Places, PublishedPart, Record,
+    References, Request, Response, VersionGroup, decompress_contents, decompress_rows, frames_of_block, key_of,
+    open_log_entry, records_of_frame, split_key,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -24,6 +24,9 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
     if let Ok((entry, values)) = KeyEntry::decode_with_values(&key, &bytes) {
         assert_eq!(entry.encode_with_values(&key, &values).expect("it was decoded"), bytes);
         assert_eq!(KeyEntry::decode(&key, &bytes), Ok(entry));
+    }
+    if let Ok(list) = PieceList::decode(&bytes) {
+        assert_eq!(list.encode().expect("it was decoded"), bytes);
     }
     let _ = IndexEntry::decode(&key, &bytes);
     let _ = IndexEntry::split_key(&bytes);

@@ -6,12 +6,12 @@ use ibid_format::Error;
 use ibid_format::record::{
     BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, COMMIT_HEAD_BYTES, ChainEntry,
     CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, INDEX_VALUE_BYTES_MAX,
-    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LastBlock, LatestEntry,
-    LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry, NextNumbers, Place, Places,
-    PurgedMark, READERS_NOTE_BYTES, ReadersNote, Record, References, RetentionClock, RetentionEntry, Role,
-    SegmentEntry, StoredValue, TIME_MAX, ValuePlace, VersionEntry, VersionGroup, after_index_value, body_check,
-    commit_log_header, commit_log_id, commit_log_note, frame_of_block, frames_of_block, index_value_prefix, key_of,
-    open_log_entry, records_of_frame, split_key, synced_by_note,
+    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LONG_BODY_BYTES_MAX,
+    LastBlock, LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry,
+    NextNumbers, Part, PartKind, PieceList, Place, Places, PurgedMark, READERS_NOTE_BYTES, ReadersNote, Record,
+    References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace, VersionEntry,
+    VersionGroup, after_index_value, body_check, commit_log_header, commit_log_id, commit_log_note, frame_of_block,
+    frames_of_block, index_value_prefix, key_of, open_log_entry, records_of_frame, split_key, synced_by_note,
 };
 use proptest::prelude::*;
 
@@ -41,6 +41,7 @@ fn assert_example(name: &str, written: &[u8]) {
 }
 
 const PLACE: Record<'_> = Record {
+    in_pieces: false,
     namespace: 1,
     version: 2,
     key: b"page",
@@ -97,6 +98,95 @@ fn records_are_as_documented() {
 }
 
 #[test]
+fn bodies_in_pieces_are_as_documented() {
+    let mut id = [0; 32];
+    (0..).zip(&mut id).for_each(|(at, byte)| *byte = at);
+    let length = 2_000_000;
+    let list = PieceList {
+        namespace: 2,
+        kind: PartKind::List,
+        parts: vec![Part { id, length }],
+    };
+    let bytes = list.encode().unwrap();
+    let record = Record {
+        in_pieces: true,
+        body: Body::Whole(&bytes),
+        ..PLACE
+    };
+    assert_example("in-pieces", &encoded(7, &record));
+    let stored = example("in-pieces");
+    let read = Record::decode(7, &stored).unwrap();
+    assert!(read.in_pieces && Record::is_whole(&stored));
+    assert_eq!(PieceList::decode(read.body.stored()), Ok(list.clone()));
+    assert_eq!(list.length(), length);
+    assert_eq!(
+        list.stored_keys().into_iter().collect::<Vec<_>>(),
+        [key_of(2, &PartKind::List.key(&id))]
+    );
+
+    let entry = KeyEntry {
+        deleted: false,
+        lineage: 3,
+        versions: 1,
+        latest: 3,
+        time: 0,
+        oldest: 1,
+        expires: 0,
+        uses: 2,
+        in_pieces: true,
+    };
+    let key = key_of(2, &PartKind::List.key(&id));
+    assert_example("key-uses", &entry.encode(&key).unwrap());
+    assert_eq!(KeyEntry::decode(&key, &example("key-uses")), Ok(entry));
+}
+
+#[test]
+fn a_list_of_pieces_keeps_its_limits() {
+    let list = |kind, parts: &[u64]| PieceList {
+        namespace: 2,
+        kind,
+        parts: parts.iter().map(|&length| Part { id: [7; 32], length }).collect(),
+    };
+    for kind in [PartKind::Piece, PartKind::List] {
+        assert!(list(kind, &[]).encode().is_err() && list(kind, &[1, 0]).encode().is_err());
+        let most = list(kind, &[1, LONG_BODY_BYTES_MAX - 1]);
+        assert_eq!(PieceList::decode(&most.encode().unwrap()), Ok(most));
+        assert!(list(kind, &[2, LONG_BODY_BYTES_MAX - 1]).encode().is_err());
+        assert!(list(kind, &[u64::MAX, u64::MAX]).encode().is_err());
+    }
+    let bytes = list(PartKind::Piece, &[5, 6]).encode().unwrap();
+    for at in 0..bytes.len() {
+        assert!(PieceList::decode(&bytes[..at]).is_err(), "cut off at {at}");
+    }
+    let changed = |at: usize, to: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = to;
+        PieceList::decode(&bytes)
+    };
+    assert!(changed(0, 0).is_err() && changed(0, 3).is_err(), "no such kind");
+    assert!(changed(1, 0).is_err(), "no such namespace");
+    assert!(
+        changed(2, 1).is_err() && changed(2, 3).is_err() && changed(2, 0).is_err(),
+        "another number of parts"
+    );
+    let deleted = Record {
+        in_pieces: true,
+        body: Body::Deleted,
+        ..PLACE
+    };
+    assert!(deleted.encode(1, &mut Vec::new()).is_err());
+    let mut stored = encoded(
+        8,
+        &Record {
+            body: Body::Deleted,
+            ..PLACE
+        },
+    );
+    stored[0] = 4;
+    assert!(Record::decode_packed(8, &stored).is_err());
+}
+
+#[test]
 fn entries_are_as_documented() {
     let key = KeyEntry {
         deleted: true,
@@ -106,6 +196,8 @@ fn entries_are_as_documented() {
         time: 0,
         oldest: 1,
         expires: 0,
+        uses: 0,
+        in_pieces: false,
     };
     let stored_key = key_of(1, b"page");
     assert_eq!(split_key(&stored_key), Ok((1, &b"page"[..])));
@@ -263,6 +355,8 @@ fn indexes_are_as_documented_and_every_byte_is_checked() {
         time: 0,
         oldest: 1,
         expires: 0,
+        uses: 0,
+        in_pieces: false,
     };
     let (stored_key, values) = (key_of(1, b"page"), page_values());
     assert_example("key-values", &key.encode_with_values(&stored_key, &values).unwrap());
@@ -316,6 +410,8 @@ fn indexes_hold_to_their_limits() {
         time: 0,
         oldest: 1,
         expires: 0,
+        uses: 0,
+        in_pieces: false,
     };
     let encoded = |deleted, values: &IndexValues| {
         let key = KeyEntry { deleted, ..key };
@@ -368,8 +464,24 @@ fn indexes_hold_to_their_limits() {
         .encode(&mut Vec::new())
         .is_ok()
     };
-    assert!(entry(LogChange::Body { prior: 0 }, 1) && entry(LogChange::IndexValues, 1));
-    assert!(!entry(LogChange::Body { prior: 0 }, 0) && !entry(LogChange::IndexValues, 0));
+    assert!(
+        entry(
+            LogChange::Body {
+                prior: 0,
+                in_pieces: false
+            },
+            1
+        ) && entry(LogChange::IndexValues, 1)
+    );
+    assert!(
+        !entry(
+            LogChange::Body {
+                prior: 0,
+                in_pieces: false
+            },
+            0
+        ) && !entry(LogChange::IndexValues, 0)
+    );
     for change in [
         LogChange::Deletion,
         LogChange::Removal,
@@ -391,6 +503,8 @@ fn a_value_takes_few_bytes() {
         time: NOON,
         oldest: 1,
         expires: 0,
+        uses: 0,
+        in_pieces: false,
     };
     let (stored_key, value) = (key_of(1, b"12345678"), b"anna@example.org".to_vec());
     let row = IndexRow {
@@ -498,6 +612,8 @@ fn values_that_readers_refuse_are_not_written() {
             time: 0,
             oldest: 1,
             expires: 0,
+            uses: 0,
+            in_pieces: false,
         };
         entry.encode(b"key").is_ok()
     };
@@ -563,6 +679,8 @@ fn entries_hold_to_their_limits() {
         time: TIME_MAX,
         oldest: 2,
         expires: TIME_MAX,
+        uses: 0,
+        in_pieces: false,
     };
     assert!(key.encode(b"key").is_ok());
     let time = TIME_MAX + 1;
@@ -736,10 +854,10 @@ proptest! {
     fn any_record_is_read_as_it_was_written(
         number in 1..=NUMBER_MAX, namespace in 1..=u32::MAX, version in 1..=u32::MAX,
         key in prop::collection::vec(any::<u8>(), 0..200),
-        body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)),
+        body in prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)), in_pieces: bool,
     ) {
         let body = body.as_deref().map_or(Body::Deleted, Body::Whole);
-        let record = Record { namespace, version, key: &key, body };
+        let record = Record { namespace, version, key: &key, in_pieces: in_pieces && body != Body::Deleted, body };
         let bytes = encoded(number, &record);
         prop_assert_eq!(Record::decode(number, &bytes), Ok(record));
     }
@@ -768,6 +886,7 @@ proptest! {
         let _ = IndexEntry::split_key(&bytes);
         let _ = NextNumbers::decode(&bytes);
         let _ = split_key(&key);
+        let _ = PieceList::decode(&bytes);
     }
 }
 
@@ -784,7 +903,13 @@ fn the_log_is_as_documented() {
     let batch = LogEntry::Batch {
         record: 7,
         time: 0,
-        operations: vec![operation(LogChange::Body { prior: 3 }), operation(LogChange::Deletion)],
+        operations: vec![
+            operation(LogChange::Body {
+                prior: 3,
+                in_pieces: false,
+            }),
+            operation(LogChange::Deletion),
+        ],
     };
     let rewrites = LogEntry::Rewrites {
         interval: 16,
@@ -800,7 +925,10 @@ fn the_log_is_as_documented() {
         time: NOON + 1500,
         operations: vec![LogOperation {
             values: IndexValues::from([(1, b"anna".to_vec())]),
-            ..operation(LogChange::Body { prior: 0 })
+            ..operation(LogChange::Body {
+                prior: 0,
+                in_pieces: false,
+            })
         }],
     };
     let mut digest = [1; 8];
@@ -873,7 +1001,10 @@ fn the_log_is_as_documented() {
                 LogOperation {
                     time: 5,
                     expires: TIME_MAX,
-                    ..operation(LogChange::Body { prior: 0 })
+                    ..operation(LogChange::Body {
+                        prior: 0,
+                        in_pieces: false,
+                    })
                 },
                 LogOperation {
                     time: 5,

@@ -158,6 +158,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A body was staged in another store than that of the batch. The whole batch was refused.
+    #[error("a body was stored for a batch of another store")]
+    ForeignBody,
+    /// The store itself uses a namespace of this name. Choose another.
+    #[error("no namespace may have this name: the store itself uses it for the pieces of long bodies")]
+    ReservedName,
     /// A key, a body, an index value or a name is too long, a name is empty, or a key has too many versions. The
     /// whole batch was refused.
     #[error("{field}: between {min} and {max} expected, found {found}")]

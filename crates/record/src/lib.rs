@@ -74,7 +74,9 @@ pub use latest::Latest;
 pub use log::Log;
 pub use read::view::Record;
 pub use retention::{Expiring, Retention};
-pub use store::{Batch, EngineKind, Index, Namespace, Options, Snapshot, Store};
+pub use store::{
+    Batch, BodyReader, BodyWriter, EngineKind, Index, Namespace, NewBody, Options, Snapshot, StagedBody, Store,
+};
 pub use time::Time;
 pub use versions::{Version, Versions};
 pub use write::request::Durability;

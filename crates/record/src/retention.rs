@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::log::state;
 use crate::read::lookup::{self, At};
 use crate::read::namespaces::{self, StoredNamespace};
+use crate::store::Drafts;
 use crate::time::Time;
 use crate::versions::Versions;
 use crate::write::handle::WriterHandle;
@@ -375,11 +376,12 @@ fn advanced(known: Time, elapsed: Duration, now: Time) -> Time {
 pub(crate) struct Sweeper {
     engine: Arc<dyn Engine>,
     writer: WriterHandle,
+    drafts: Arc<Drafts>,
 }
 
 impl Sweeper {
-    pub(crate) fn new(engine: Arc<dyn Engine>, writer: WriterHandle) -> Self {
-        Sweeper { engine, writer }
+    pub(crate) fn new(engine: Arc<dyn Engine>, writer: WriterHandle, drafts: Arc<Drafts>) -> Self {
+        Sweeper { engine, writer, drafts }
     }
 
     /// Removes what is not kept each `interval`, until the other end of the channel is dropped.
@@ -412,6 +414,7 @@ impl Sweeper {
     ) -> Result<(), Error> {
         let snapshot = self.engine.snapshot()?;
         state::check_primary(state::read(&*snapshot)?.as_ref())?;
+        self.drafts.remove_abandoned(&*self.engine, &self.writer)?;
         if retaining(&*snapshot)?.is_empty() {
             return Ok(());
         }
@@ -486,6 +489,7 @@ impl Sweeper {
                 time: 0,
                 expires: 0,
                 values: IndexValues::new(),
+                in_pieces: false,
             };
             (found.latest, operation)
         };

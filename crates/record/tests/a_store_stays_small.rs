@@ -16,6 +16,7 @@ use ibid_record::{Batch, Compacting, Durability, Encoding, Options, Store, Versi
 const SCALE: u64 = 16;
 const RECENT_BYTES: u64 = (16 << 20) / SCALE;
 const LAG_BYTES: u64 = (256 << 20) / SCALE;
+const WINDOW_BYTES: u64 = (32 << 20) / SCALE;
 const SEGMENT_BYTES: u64 = (16 << 20) / SCALE;
 /// What the segments may take beyond the rest: 56 MiB by default. redb's own file does not depend on these settings.
 const SLACK_BYTES: u64 = (56 << 20) / SCALE;
@@ -46,6 +47,7 @@ fn open_idle_after(folder: &Path, idle_after: Duration) -> Store {
         .with_compacting(
             Compacting::default()
                 .with_recent_bytes(RECENT_BYTES as usize)
+                .with_window_bytes(WINDOW_BYTES as usize)
                 .with_idle_after(idle_after),
         );
     Store::with_engine(folder, Box::new(engine), options).unwrap()

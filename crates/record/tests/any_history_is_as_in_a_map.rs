@@ -163,6 +163,11 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Returns from which length on bodies are in pieces: some of those above, or none.
+fn whole() -> impl Strategy<Value = usize> {
+    prop_oneof![1 => Just(500), 1 => Just(2999), 2 => Just(4 << 20)]
+}
+
 /// Returns encoder settings so small that short histories meet the limits of long ones.
 fn encoding() -> impl Strategy<Value = Encoding> {
     let retrieval = prop_oneof![
@@ -185,13 +190,14 @@ fn encoding() -> impl Strategy<Value = Encoding> {
     )
 }
 
-fn run(engine: EngineKind, encoding: Encoding, oplog: bool, actions: &[Action]) {
+fn run(engine: EngineKind, encoding: Encoding, whole_bytes_max: usize, oplog: bool, actions: &[Action]) {
     let folder = folder();
     let options = Options::default()
         .with_engine(engine)
         .with_cache_bytes(1 << 20)
         .with_frame_cache_bytes(10_000)
         .with_retention_interval(None)
+        .with_whole_bytes_max(whole_bytes_max)
         .with_durability(Durability::None)
         .with_encoding(encoding)
         .with_compacting(
@@ -352,8 +358,8 @@ fn cases(default: u32) -> ProptestConfig {
 #[test]
 fn with_redb() {
     let actions = || prop::collection::vec(action(), 1..25);
-    proptest!(cases(1000), |(encoding in encoding(), oplog in any::<bool>(), actions in actions())| {
-        run(EngineKind::Redb, encoding, oplog, &actions);
+    proptest!(cases(1000), |(encoding in encoding(), whole in whole(), oplog in any::<bool>(), actions in actions())| {
+        run(EngineKind::Redb, encoding, whole, oplog, &actions);
     });
 }
 
@@ -361,7 +367,7 @@ fn with_redb() {
 #[test]
 fn with_fjall() {
     let actions = || prop::collection::vec(action(), 1..25);
-    proptest!(cases(20), |(encoding in encoding(), oplog in any::<bool>(), actions in actions())| {
-        run(EngineKind::Fjall, encoding, oplog, &actions);
+    proptest!(cases(20), |(encoding in encoding(), whole in whole(), oplog in any::<bool>(), actions in actions())| {
+        run(EngineKind::Fjall, encoding, whole, oplog, &actions);
     });
 }

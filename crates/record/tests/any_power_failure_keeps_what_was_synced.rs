@@ -42,6 +42,7 @@ fn options(random: &mut Random) -> Options {
         .with_cache_bytes(1 << 20)
         .with_frame_cache_bytes(10_000)
         .with_durability(Durability::None)
+        .with_whole_bytes_max([500, 4 << 20, 4 << 20][random.below(3) as usize])
         .with_compacting(
             Compacting::default()
                 .with_enabled(random.below(4) > 0)

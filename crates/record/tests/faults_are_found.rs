@@ -323,6 +323,8 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
         time: TIME,
         oldest: 1,
         expires: 0,
+        uses: 0,
+        in_pieces: false,
     };
     let disagrees = |field, expected, found| Problem::Disagrees { field, expected, found };
 
@@ -485,6 +487,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     let found = spoiled(|engine| {
         let mut bytes = Vec::new();
         let record = Record {
+            in_pieces: false,
             namespace: 1,
             version: 2,
             key: b"a",
@@ -498,6 +501,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
     // A base without a reference count, and a record that is kept without need.
     let found = spoiled(|engine| {
         let record = Record {
+            in_pieces: false,
             namespace: 1,
             version: 1,
             key: b"a",

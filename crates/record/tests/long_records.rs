@@ -14,7 +14,8 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
 }
 
 fn open(path: &std::path::Path, options: Options) -> (Store, Namespace) {
-    let store = Store::open(path, options).unwrap();
+    // As stores of earlier versions have them.
+    let store = Store::open(path, options.with_whole_bytes_max(usize::MAX)).unwrap();
     let space = store.namespace("space", Versions::Kept).unwrap();
     (store, space)
 }

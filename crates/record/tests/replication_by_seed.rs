@@ -225,6 +225,7 @@ impl World {
             .with_cache_bytes(1 << 20)
             .with_frame_cache_bytes(10_000)
             .with_retention_interval(None)
+            .with_whole_bytes_max(if random.one_in(3) { 500 } else { 4 << 20 })
             .with_durability(if random.one_in(4) {
                 Durability::Sync
             } else {

@@ -279,9 +279,9 @@ impl ConditionArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A key is any bytes, at most 4096. A body is any bytes, at most 256 MiB, and as long as an eighth of --memory: 64 MiB \
-by default. If the key exists, the record becomes its \
-latest version; a namespace that keeps versions keeps the old ones. When the command ends, the record is on disk.
+A key is any bytes, at most 4096. A body is any bytes, at most 1 TiB; it is stored while it is read. If the key \
+exists, the record becomes its latest version; a namespace that keeps versions keeps the old ones. When the command \
+ends, the record is on disk.
 
 With --if-version you overwrite no version that you have not seen. In a namespace that keeps only the latest version, \
 use --if-number. `put --json` prints both, and `ibid records versions` lists them.

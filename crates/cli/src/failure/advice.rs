@@ -238,8 +238,10 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::OutOfMemory { .. } => return Some(take_less().into()),
         RecordError::BodyTooLong { found, max } => {
             // A body may take the same part of any memory.
-            let needed = (found * memory().div_ceil((*max).max(1))).div_ceil(1 << 20);
-            return Some(format!("Give --memory {needed}MiB or more.").into());
+            let needed = u128::from(*found) * u128::from(memory());
+            let needed = needed.div_ceil(u128::from(*max).max(1)).div_ceil(1 << 20);
+            let alone = "`ibid records get KEY` prints a single body of any length.";
+            return Some(format!("Give --memory {needed}MiB or more. {alone}").into());
         }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
         RecordError::Encrypted { .. } => GIVE_PASSWORD,

@@ -111,7 +111,10 @@ fn numbers_in_the_documents_are_those_of_the_code() {
         ),
         (
             DOCUMENT,
-            format!("A **body** is any bytes, at most {} MiB", record::BODY_BYTES_MAX >> 20),
+            format!(
+                "A **body** is any bytes, at most {} TiB",
+                record::LONG_BODY_BYTES_MAX >> 40
+            ),
         ),
         (DOCUMENT, format!("at most {} of them", ibid_record::FAULTS_MAX)),
         (RECORDS, format!("| {distance} (default) |")),

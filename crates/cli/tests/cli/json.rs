@@ -219,6 +219,15 @@ fn records_print_what_is_documented() {
         (&stats["total"]["records"], &stats["namespaces"][0]["deleted_keys"]),
         (&6.into(), &1.into())
     );
+    assert_eq!(stats["pieces"], Value::Null);
+    home.write("long", vec![7; 5 << 20]);
+    json(&["put", "long", "long", "--namespace", "other"]);
+    let stats = tables.document("records stats", &json(&["stats"]));
+    assert_eq!(
+        (&stats["total"]["records"], &stats["total"]["keys"]),
+        (&7.into(), &3.into())
+    );
+    assert!(stats["pieces"]["count"].as_u64().unwrap() > 1, "{stats}");
     home.write("users", "{\"id\": 1, \"by\": [\"anna\", \"ben\"]}\n");
     json(&["load", "users", "--namespace", "users", "--key", "id", "--index", "by"]);
     let found = tables.stream("records find", &json(&["find", "by", "--namespace", "users"]));

@@ -202,11 +202,11 @@ fn what_a_command_has_started_ends_with_it() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     for name in ["calm", "deaf"] {
         let pid = std::fs::read_to_string(home.path(name)).unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-        assert!(
-            stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")),
-            "{name} has ended"
-        );
+        // A process that was killed may take a moment to end.
+        wait_until(&format!("{name} has ended"), || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+            stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
+        });
     }
 }
 

@@ -4,8 +4,8 @@
 use super::index::{IndexValues, put_values, read_values};
 use super::places::BLOCK_MAX;
 use super::{
-    ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, LAST_BLOCK_KEY, NAME_BYTES_MAX, NEXT_KEY, PURGED_KEY, RETENTION_CLOCK_KEY,
-    TIME_MAX, WATERMARK_KEY,
+    ENCODING_STOPPED_PREFIX, KEY_BYTES_MAX, LAST_BLOCK_KEY, NAME_BYTES_MAX, NEXT_KEY, NUMBER_MAX, PURGED_KEY,
+    RETENTION_CLOCK_KEY, TIME_MAX, WATERMARK_KEY,
 };
 use crate::Error;
 use crate::error::{equal, in_range};
@@ -67,6 +67,10 @@ pub struct KeyEntry {
     pub oldest: u32,
     /// When the key is to be removed, milliseconds since 1970; 0 if no time was given.
     pub expires: u64,
+    /// Of a piece, or of a list of pieces: the number of records whose list names it.
+    pub uses: u64,
+    /// Whether a version of the key is, or was, in pieces.
+    pub in_pieces: bool,
 }
 
 /// Bits of the state of a key.
@@ -75,6 +79,8 @@ const HAS_TIME: u8 = 2;
 const HAS_OLDEST: u8 = 4;
 const EXPIRES: u8 = 8;
 const HAS_VALUES: u8 = 16;
+const HAS_USES: u8 = 32;
+const IS_IN_PIECES: u8 = 64;
 
 impl KeyEntry {
     /// Returns the entry as stored under `key`, which [`key_of`] made, of a key without index values.
@@ -99,12 +105,14 @@ impl KeyEntry {
             (HAS_TIME, self.time, self.time > 0),
             (HAS_OLDEST, self.oldest.into(), self.oldest > 1),
             (EXPIRES, self.expires, self.expires > 0),
+            (HAS_USES, self.uses, self.uses > 0),
         ];
         let present = optional.into_iter().filter(|(.., is_present)| *is_present);
         let state = present
             .clone()
             .fold(u8::from(self.deleted), |state, (bit, ..)| state | bit);
-        let mut out = vec![state | if has_values { HAS_VALUES } else { 0 }];
+        let flag = |is_set, bit| if is_set { bit } else { 0 };
+        let mut out = vec![state | flag(has_values, HAS_VALUES) | flag(self.in_pieces, IS_IN_PIECES)];
         wire::put_varint(&mut out, self.lineage);
         wire::put_varint(&mut out, self.versions.into());
         wire::put_varint(&mut out, self.latest - self.lineage);
@@ -146,7 +154,7 @@ impl KeyEntry {
             "state of a key",
             state.into(),
             0,
-            (DELETED | HAS_TIME | HAS_OLDEST | EXPIRES | HAS_VALUES).into(),
+            (DELETED | HAS_TIME | HAS_OLDEST | EXPIRES | HAS_VALUES | HAS_USES | IS_IN_PIECES).into(),
         )?;
         let lineage = reader.varint("first record of a key")?;
         let versions = reader.varint_u32("versions of a key")?;
@@ -158,6 +166,10 @@ impl KeyEntry {
         let time = optional(HAS_TIME, "time of a version", 1, 0)?;
         let oldest = optional(HAS_OLDEST, "oldest version of a key", 2, 1)?;
         let expires = optional(EXPIRES, "time at which a key expires", 1, 0)?;
+        let uses = match state & HAS_USES {
+            0 => 0,
+            _ => reader.varint_in("records that need a piece", 1, NUMBER_MAX)?,
+        };
         let has_values = state & HAS_VALUES != 0;
         check_values_of(state & DELETED != 0, has_values)?;
         if has_values {
@@ -173,6 +185,8 @@ impl KeyEntry {
             time,
             oldest: oldest as u32,
             expires,
+            uses,
+            in_pieces: state & IS_IN_PIECES != 0,
         };
         entry.validate().map(|()| entry)
     }
@@ -183,6 +197,7 @@ impl KeyEntry {
         in_range("oldest version of a key", self.oldest.into(), 1, self.versions.into())?;
         in_range("time of a version", self.time, 0, TIME_MAX)?;
         in_range("time at which a key expires", self.expires, 0, TIME_MAX)?;
+        in_range("records that need a piece", self.uses, 0, NUMBER_MAX)?;
         let further = u64::from(self.versions - 1);
         // Every further version has a record with a higher number. A first version is never a
         // deletion.

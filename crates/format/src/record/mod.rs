@@ -7,7 +7,8 @@
 //! ```
 //! use ibid_format::record::{Body, Record};
 //!
-//! let record = Record { namespace: 1, version: 1, key: b"page", body: Body::Whole(b"in the same place") };
+//! let body = Body::Whole(b"in the same place");
+//! let record = Record { namespace: 1, version: 1, key: b"page", in_pieces: false, body };
 //! let mut bytes = Vec::new();
 //! record.encode(7, &mut bytes)?;
 //! assert_eq!(Record::decode(7, &bytes)?, record);
@@ -23,6 +24,7 @@ mod index;
 mod message;
 mod oplog;
 mod part;
+mod pieces;
 mod places;
 mod readers;
 mod references;
@@ -59,6 +61,10 @@ pub use oplog::{
 pub use part::{
     EntrySpan, MESSAGE_PARTS_MAX, MessagePart, PartAssembler, PartRequest, PartResponse, PublishedPart,
     REQUEST_BYTES_MAX, split_message,
+};
+pub use pieces::{
+    DRAFT_PREFIX, LONG_BODY_BYTES_MAX, PIECE_ID_BYTES, PIECES_NAMESPACE, PIECES_SECRET_KEY, Part, PartKind, PieceId,
+    PieceList, piece_id,
 };
 pub use places::{PLACES_PER_GROUP, Place, Places};
 pub use readers::{READERS_NOTE_BYTES, ReadersNote};
@@ -115,6 +121,8 @@ pub const RECORD_BYTES_MAX: usize = OVERHEAD_MAX + KEY_BYTES_MAX + BODY_BYTES_MA
 const TAG_DELETED: u8 = 0;
 const TAG_WHOLE: u8 = 1;
 const TAG_DELTA: u8 = 2;
+/// Added to the tag of a record whose body is a [`PieceList`].
+const IN_PIECES: u8 = 4;
 
 /// One version of the value under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +133,8 @@ pub struct Record<'a> {
     pub version: u32,
     /// Its key, at most [`KEY_BYTES_MAX`] bytes.
     pub key: &'a [u8],
+    /// Whether its value is stored in pieces: `body` makes the [`PieceList`] of it.
+    pub in_pieces: bool,
     /// Its value.
     pub body: Body<'a>,
 }
@@ -174,7 +184,7 @@ pub fn body_digest(body: &[u8]) -> Digest {
 impl<'a> Record<'a> {
     /// Returns whether encoded bytes are of a record that is stored whole. Does not check them.
     pub fn is_whole(encoded: &[u8]) -> bool {
-        encoded.first() == Some(&TAG_WHOLE)
+        encoded.first().is_some_and(|tag| tag & !IN_PIECES == TAG_WHOLE)
     }
 
     /// Appends the record as it is stored under `number`.
@@ -201,7 +211,8 @@ impl<'a> Record<'a> {
     /// ```
     /// use ibid_format::record::{Body, Record};
     ///
-    /// let record = Record { namespace: 1, version: 1, key: b"key", body: Body::Whole(b"body") };
+    /// let body = Body::Whole(b"body");
+    /// let record = Record { namespace: 1, version: 1, key: b"key", in_pieces: false, body };
     /// let (head, check) = record.encode_around(7)?;
     /// let mut encoded = Vec::new();
     /// record.encode(7, &mut encoded)?;
@@ -242,7 +253,9 @@ impl<'a> Record<'a> {
             }
         };
         in_range("record body", self.body.stored().len() as u64, 0, BODY_BYTES_MAX as u64)?;
-        out.push(tag);
+        let is_piecewise_deletion = self.in_pieces && tag == TAG_DELETED;
+        in_range("pieces of a deletion", is_piecewise_deletion.into(), 0, 0)?;
+        out.push(if self.in_pieces { tag | IN_PIECES } else { tag });
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
         wire::put_bytes(out, self.key);
@@ -286,11 +299,12 @@ impl<'a> Record<'a> {
     pub fn decode_packed(number: u64, bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let tag = reader.u8("record tag")?;
+        let in_pieces = tag & IN_PIECES != 0;
         let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
         let version = reader.varint_in("record version", 1, u32::MAX.into())? as u32;
         let key = reader.bytes("record key", KEY_BYTES_MAX)?;
-        let body = match tag {
-            TAG_DELETED => {
+        let body = match tag & !IN_PIECES {
+            TAG_DELETED if !in_pieces => {
                 reader.finish("record of a deletion")?;
                 Body::Deleted
             }
@@ -304,8 +318,8 @@ impl<'a> Record<'a> {
                     delta: rest_of_record(&mut reader)?,
                 }
             }
-            found => {
-                let (field, found) = ("record tag", found.into());
+            _ => {
+                let (field, found) = ("record tag", tag.into());
                 return Err(Error::Unknown { field, found });
             }
         };
@@ -313,6 +327,7 @@ impl<'a> Record<'a> {
             namespace,
             version,
             key,
+            in_pieces,
             body,
         })
     }

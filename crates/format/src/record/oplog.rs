@@ -33,6 +33,7 @@ const REMOVES: u8 = 2;
 const PURGES: u8 = 3;
 const PURGES_VERSIONS: u8 = 4;
 const SETS_VALUES: u8 = 5;
+const WRITES_PIECES: u8 = 6;
 /// Added to the kind of an operation: its record has a time of its own, or one at which it expires, or its key has
 /// index values.
 const OWN_TIME: u8 = 16;
@@ -73,6 +74,8 @@ pub enum LogChange {
     Body {
         /// Its number, less than that of the record.
         prior: u64,
+        /// Whether the body is in pieces.
+        in_pieces: bool,
     },
     /// Wrote a record that marks the key as deleted.
     Deletion,
@@ -397,7 +400,8 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
             may_have_values.into(),
         )?;
         let kind = match change {
-            LogChange::Body { .. } => WRITES_BODY,
+            LogChange::Body { in_pieces: false, .. } => WRITES_BODY,
+            LogChange::Body { in_pieces: true, .. } => WRITES_PIECES,
             LogChange::Deletion => WRITES_DELETION,
             LogChange::Removal => REMOVES,
             LogChange::Purge => PURGES,
@@ -410,7 +414,7 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
         let has_values = flag(values.len() as u64, HAS_VALUES);
         out.push(kind | flag(*time, OWN_TIME) | flag(*expires, EXPIRES) | has_values);
         match *change {
-            LogChange::Body { prior } => {
+            LogChange::Body { prior, .. } => {
                 in_range("record before", prior, 0, number - 1)?;
                 wire::put_varint(out, if prior == 0 { 0 } else { number - prior });
             }
@@ -436,7 +440,7 @@ fn put_operations(out: &mut Vec<u8>, record: u64, operations: &[LogOperation], i
 
 /// Returns the largest kind of an operation, without flags.
 fn kind_max(is_timed: bool) -> u8 {
-    if is_timed { SETS_VALUES } else { PURGES }
+    if is_timed { WRITES_PIECES } else { PURGES }
 }
 
 fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Vec<LogOperation>, Error> {
@@ -451,10 +455,11 @@ fn operations(record: u64, reader: &mut Reader<'_>, is_timed: bool) -> Result<Ve
             Error::Unknown { field, found }
         };
         let change = match kind & !flags {
-            WRITES_BODY => {
+            found @ (WRITES_BODY | WRITES_PIECES) if found == WRITES_BODY || is_timed => {
                 let distance = reader.varint_in("record before", 0, number - 1)?;
                 let prior = if distance == 0 { 0 } else { number - distance };
-                LogChange::Body { prior }
+                let in_pieces = found == WRITES_PIECES;
+                LogChange::Body { prior, in_pieces }
             }
             WRITES_DELETION => LogChange::Deletion,
             REMOVES => LogChange::Removal,

@@ -1,8 +1,9 @@
 //! Counting the contents of a store.
 //!
 //! Records are counted in windows of numbers, from the largest down. The base of a delta has a
-//! larger number than the record, so it was counted before. No body is decoded: a delta has the
-//! length of the body. A frame is decompressed once for each window in which it has records.
+//! larger number than the record, so it was counted before. No body is decoded, since a delta has the
+//! length of the body, but for the lists of bodies in pieces. A frame is decompressed once for each
+//! window in which it has records.
 //!
 //! Memory holds a window, which takes a few MiB, and about 50 bytes for each record that is the
 //! base of records still to come. Of these there are at most the number of strides times the number
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    Body, ChainEntry, EncoderWatermark, EncodingStopped, IndexRow, KeyEntry, PLACES_PER_GROUP, Place, Places, Record,
-    References, WATERMARK_KEY, key_of, split_key,
+    Body, ChainEntry, EncoderWatermark, EncodingStopped, IndexRow, KeyEntry, PIECES_NAMESPACE, PLACES_PER_GROUP, Place,
+    Places, Record, References, WATERMARK_KEY, key_of, split_key,
 };
 
 use super::statistics::{Amount, IndexStatistics, NamespaceStatistics, Statistics};
@@ -64,7 +65,10 @@ pub(crate) fn count(
         statistics.purged = statistics.purged.saturating_sub(statistics.records.count);
         statistics
     };
-    found.namespaces = counter.namespaces.into_values().map(counted).collect();
+    let of_pieces = |statistics: &NamespaceStatistics| statistics.name == PIECES_NAMESPACE;
+    let all = counter.namespaces.into_values().map(counted);
+    let (pieces, namespaces): (Vec<_>, _) = all.partition(of_pieces);
+    (found.pieces, found.namespaces) = (pieces.into_iter().next(), namespaces);
     Ok(found)
 }
 
@@ -346,7 +350,16 @@ impl Counter<'_> {
                 (Some(base), length, delta.len())
             }
         };
-        let (body_bytes, stored_bytes) = (body_bytes as u64, stored_bytes as u64);
+        let (mut body_bytes, stored_bytes) = (body_bytes as u64, stored_bytes as u64);
+        if record.in_pieces
+            && self
+                .namespaces
+                .get(&record.namespace)
+                .is_some_and(|found| found.name != PIECES_NAMESPACE)
+            && let Some(list) = self.records.list(self.read, number)?
+        {
+            body_bytes = list.length();
+        }
         let is_deletion = matches!(record.body, Body::Deleted);
         let is_obsolete = references.is_obsolete(number);
         let is_latest = !is_deletion && !is_obsolete && self.is_latest(number, record)?;

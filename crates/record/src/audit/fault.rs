@@ -15,6 +15,9 @@ pub const FAULTS_MAX: usize = 1000;
 pub struct Verification {
     /// The contents of each namespace, in the order in which the namespaces were made.
     pub namespaces: Vec<NamespaceCounts>,
+    /// The pieces of long bodies, and the lists of these pieces; [`None`] if there never were any. In its namespace a
+    /// long body counts with its length.
+    pub pieces: Option<NamespaceCounts>,
     /// The faults, at most [`FAULTS_MAX`]. An entry with several faults is listed once.
     pub faults: Vec<Fault>,
     /// How many faults there are.

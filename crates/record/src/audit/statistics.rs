@@ -15,6 +15,9 @@ use crate::versions::Versions;
 pub struct Statistics {
     /// The contents of each namespace, in the order in which the namespaces were made.
     pub namespaces: Vec<NamespaceStatistics>,
+    /// The pieces of long bodies of all namespaces, and the lists of these pieces; [`None`] if there never were any. In
+    /// its namespace a long body counts with its length, and with what is stored of its list.
+    pub pieces: Option<NamespaceStatistics>,
     /// Blocks of compressed records.
     pub blocks: Amount,
     /// The work of the encoder since the store was opened.

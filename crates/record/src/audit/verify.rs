@@ -16,9 +16,9 @@ use std::ops::{Bound, ControlFlow};
 use ibid_format::record::{
     self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
     FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LAST_BLOCK_KEY, LOG_KEY, LastBlock, LogEntry, LogState,
-    NEXT_KEY, NamespaceEntry, NextNumbers, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY, References,
-    RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest,
-    open_log_entry, records_of_frame, split_key, version_group_key,
+    NEXT_KEY, NamespaceEntry, NextNumbers, PIECES_NAMESPACE, PURGED_KEY, PieceList, Places, PurgedMark,
+    RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY,
+    body_digest, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
 use super::fault::{
@@ -26,8 +26,8 @@ use super::fault::{
 };
 use crate::engine::{Direction, EngineError, KeyRange, Read, Snapshot, Table};
 use crate::error::{Damage, Error};
-use crate::read::lookup;
 use crate::read::records::Records;
+use crate::read::{lookup, pieces};
 use crate::versions::Versions;
 use crate::write::references;
 
@@ -57,6 +57,8 @@ pub(crate) fn verify(
         position: (0, Digest::default()),
         namespaces: BTreeMap::new(),
         missing_namespace: None,
+        needed_pieces: Uses::default(),
+        counted_pieces: Uses::default(),
         indexes: BTreeMap::new(),
         missing_index: None,
         last_row: None,
@@ -79,8 +81,12 @@ pub(crate) fn verify(
     verifier.walk(Table::Chains, Verifier::chain)?;
     verifier.walk(Table::Oplog, Verifier::oplog)?;
     verifier.end_of_log();
+    verifier.pieces();
+    let of_pieces = |counts: &NamespaceCounts| counts.name == PIECES_NAMESPACE;
+    let (pieces, namespaces): (Vec<_>, _) = verifier.namespaces.into_values().partition(of_pieces);
     Ok(Verification {
-        namespaces: verifier.namespaces.into_values().collect(),
+        namespaces,
+        pieces: pieces.into_iter().next(),
         faults: verifier.faults,
         faults_total: verifier.faults_total,
         stopped: verifier.stopped,
@@ -100,6 +106,10 @@ struct Verifier<'v> {
     namespaces: BTreeMap<u32, NamespaceCounts>,
     /// The last namespace that has keys and does not exist.
     missing_namespace: Option<u32>,
+    /// The parts that the lists of all versions name.
+    needed_pieces: Uses,
+    /// The same, as the entries of the parts say.
+    counted_pieces: Uses,
     /// Whether each index, by namespace and number, is unique.
     indexes: BTreeMap<(u32, u8), bool>,
     /// The last index that has values and does not exist.
@@ -112,6 +122,22 @@ struct Verifier<'v> {
     faulty: HashSet<(Table, Vec<u8>)>,
     progress: &'v mut dyn FnMut(u64) -> ControlFlow<()>,
     stopped: bool,
+}
+
+/// A sum over parts of long bodies: of how many records need each, with and without what names the part. Two such sums
+/// are the same for the same parts, and practically never for others.
+#[derive(Default, PartialEq, Eq)]
+struct Uses {
+    total: u64,
+    of_parts: u64,
+}
+
+impl Uses {
+    fn add(&mut self, stored_key: &[u8], uses: u64) {
+        let named = u64::from_le_bytes(body_digest(stored_key));
+        self.total = self.total.wrapping_add(uses);
+        self.of_parts = self.of_parts.wrapping_add(named.wrapping_mul(uses));
+    }
 }
 
 /// A version of a key, as the entries of the key say.
@@ -285,6 +311,7 @@ impl Verifier<'_> {
                 self.fault(Table::Indexes, &row, Problem::Damaged(Damage::Missing));
             }
         }
+        self.counted_pieces.add(stored_key, entry.uses);
         match self.namespaces.get_mut(&namespace) {
             Some(counts) => {
                 counts.keys += u64::from(!entry.deleted);
@@ -445,9 +472,15 @@ impl Verifier<'_> {
         }
         let stored_key = number.to_be_bytes();
         let owner = (version.namespace, version.key, version.version);
-        let mut bytes = 0;
-        let mut found = |body: Cow<'_, [u8]>| bytes = body.len() as u64;
-        let is_body = match self.records.show(self.read, number, owner, &mut found) {
+        let (mut bytes, mut list) = (0, None);
+        let mut found = |stored: Cow<'_, [u8]>, in_pieces: bool| {
+            bytes = stored.len() as u64;
+            list = in_pieces.then(|| stored.into_owned());
+        };
+        let is_body = match self
+            .records
+            .show_stored(self.read, None, number, Some(owner), &mut found)
+        {
             Ok(is_body) => is_body,
             Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
         };
@@ -461,12 +494,42 @@ impl Verifier<'_> {
             );
         }
         self.advance(bytes);
+        if let Some(list) = list {
+            let list = pieces::list_of(number, &list)?;
+            // A list of pieces is a part of a body that counts elsewhere.
+            if version.namespace != list.namespace {
+                bytes = list.length();
+            }
+            self.list(&list)?;
+        }
         if let Some(counts) = self.namespaces.get_mut(&version.namespace) {
             counts.records += 1;
             counts.body_bytes += bytes;
             counts.latest_body_bytes += if version.is_latest { bytes } else { 0 };
         }
         Ok(())
+    }
+
+    /// Checks that the parts of a long body are there, of which each is checked with its own key.
+    fn list(&mut self, list: &PieceList) -> Result<(), Error> {
+        for stored_key in list.stored_keys() {
+            self.needed_pieces.add(&stored_key, 1);
+            if !self.read.contains(Table::Keys, &stored_key)? {
+                self.fault(Table::Keys, &stored_key, Problem::Damaged(Damage::Missing));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the parts of long bodies are needed as often as their entries say. If they are not, a part may be
+    /// removed too early, or never. What is damaged is not counted, so that only a sound store is checked.
+    fn pieces(&mut self) {
+        if !self.stopped && self.faults_total == 0 && self.needed_pieces != self.counted_pieces {
+            let field = "how often lists name pieces of long bodies";
+            let (expected, found) = (self.needed_pieces.total, self.counted_pieces.total);
+            let problem = Problem::Disagrees { field, expected, found };
+            self.fault(Table::Namespaces, PIECES_NAMESPACE.as_bytes(), problem);
+        }
     }
 
     fn count_purged(&mut self, namespace: u32, versions: u64) {

@@ -138,7 +138,14 @@ impl Keeper {
             true => Occasion::Hurry,
             false => Occasion::Background,
         };
-        let mut packer = Packer::new(&*snapshot, &self.records, numbers, &self.writer, occasion, &mut go_on);
+        let mut packer = Packer::new(
+            &*snapshot,
+            &self.records,
+            numbers,
+            &self.writer,
+            (occasion, self.settings.window_bytes),
+            &mut go_on,
+        );
         let freed = if is_worn {
             let worn = packer.read_worn_blocks()?;
             self.progress.looked_at = Some((moved_out, packer.bytes_in_blocks()));

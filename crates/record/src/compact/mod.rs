@@ -50,7 +50,7 @@ pub(crate) fn compact(
     records: &Records,
     numbers: &BlockNumbers,
     writer: &WriterHandle,
-    interval: Interval,
+    (interval, window_bytes): (Interval, usize),
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Compaction, Error> {
     let mut numbers = numbers.lock();
@@ -58,7 +58,8 @@ pub(crate) fn compact(
     let snapshot = engine.snapshot()?;
     let purges = references::purged_mark(&*snapshot)?;
     let mut go_on = || ControlFlow::Continue(());
-    let mut packer = Packer::new(&*snapshot, records, &mut numbers, writer, Occasion::Request, &mut go_on);
+    let how = (Occasion::Request, window_bytes);
+    let mut packer = Packer::new(&*snapshot, records, &mut numbers, writer, how, &mut go_on);
     if purges.is_some() {
         packer.free_all();
     }

@@ -173,7 +173,7 @@ impl<'c> Packer<'c> {
         records: &'c Records,
         last_block: &'c mut u64,
         writer: &'c WriterHandle,
-        occasion: Occasion,
+        (occasion, window_bytes): (Occasion, usize),
         pace: &'c mut dyn FnMut() -> ControlFlow<()>,
     ) -> Self {
         Packer {
@@ -185,7 +185,7 @@ impl<'c> Packer<'c> {
             ended: false,
             occasion,
             damage: None,
-            window: Window::default(),
+            window: Window::new(window_bytes),
             is_long_next: false,
             old_frame: OpenFrame::new(occasion.level()),
             latest_frame: OpenFrame::new(occasion.level()),
@@ -429,7 +429,7 @@ impl<'c> Packer<'c> {
 
     /// Compresses the records of the window.
     pub(super) fn compress_window(&mut self) -> Result<(), Error> {
-        let window = match std::mem::take(&mut self.window).into_only() {
+        let window = match self.window.take().into_only() {
             Ok((item, record)) => return self.add_only(&item, record),
             Err(window) => window,
         };

@@ -23,17 +23,22 @@ pub struct Compacting {
     /// Records that are not compressed yet, because they may soon be replaced: the last ones, bytes of their bodies. It
     /// also takes up to twice so much memory.
     pub recent_bytes: usize,
+    /// Records that are put into an order and compressed together, bytes; it takes as much memory, while it is done. Of
+    /// fewer, similar ones are found less often.
+    pub window_bytes: usize,
     /// After this time without a change everything is compressed, and all unused space is given back.
     pub idle_after: Duration,
 }
 
 impl Default for Compacting {
-    /// Half of a processor while others write, 16 MiB of recent records, idle after a second.
+    /// Half of a processor while others write, 16 MiB of recent records, 32 MiB that are compressed together, idle
+    /// after a second.
     fn default() -> Self {
         Compacting {
             enabled: true,
             percent: 50,
             recent_bytes: 16 << 20,
+            window_bytes: 32 << 20,
             idle_after: Duration::from_secs(1),
         }
     }
@@ -56,6 +61,12 @@ impl Compacting {
     #[must_use]
     pub fn with_recent_bytes(self, recent_bytes: usize) -> Self {
         Compacting { recent_bytes, ..self }
+    }
+
+    /// Sets [`window_bytes`](Self::window_bytes).
+    #[must_use]
+    pub fn with_window_bytes(self, window_bytes: usize) -> Self {
+        Compacting { window_bytes, ..self }
     }
 
     /// Sets [`idle_after`](Self::idle_after).

@@ -8,8 +8,6 @@ use crate::engine::Table;
 use crate::error::Error;
 use crate::write::request::Origin;
 
-/// Bytes of records that are ordered together.
-const WINDOW_BYTES: usize = 32 << 20;
 /// Records that are ordered together.
 const WINDOW_RECORDS: usize = 1 << 16;
 /// Bytes of latest versions that resemble each other and are compressed together.
@@ -18,8 +16,9 @@ const SIMILAR_FRAME_BYTES: usize = 64 << 10;
 const SIMILAR_FEATURES: usize = 2;
 
 /// Records that are compressed together.
-#[derive(Default)]
 pub(super) struct Window {
+    /// Bytes of records that are ordered together.
+    bytes_max: usize,
     items: Vec<Item>,
     bytes: Vec<u8>,
 }
@@ -38,6 +37,20 @@ pub(super) struct Item {
 }
 
 impl Window {
+    /// Returns an empty window for about so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Window {
+            bytes_max,
+            items: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Returns what is in it, and leaves it empty.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Window::new(self.bytes_max))
+    }
+
     /// Adds a record. `is_latest` is for the latest version of a key that is stored whole or as a copy of another.
     pub(super) fn push(
         &mut self,
@@ -89,7 +102,7 @@ impl Window {
 
     /// Returns whether it has as many records, or bytes of them, as are ordered together.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= WINDOW_BYTES || self.items.len() >= WINDOW_RECORDS
+        self.bytes.len() >= self.bytes_max || self.items.len() >= WINDOW_RECORDS
     }
 
     /// Returns the places of the latest versions, in groups that resemble each other.

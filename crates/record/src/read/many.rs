@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use ibid_format::record::{Place, Record};
 
 use super::frames::Frame;
+use super::pieces;
 use super::records::{Generation, Owner, Records, StoredBody, damaged, owned_body};
 use crate::engine::Snapshot;
 use crate::error::{Damage, Error};
@@ -28,6 +29,7 @@ pub(super) fn latest_bodies(
         owners: HashMap::with_capacity(wanted.len()),
         found: HashMap::with_capacity(wanted.len()),
         bases: HashSet::new(),
+        in_pieces: HashSet::new(),
         waiting: BTreeMap::new(),
         order: BTreeSet::new(),
     };
@@ -41,18 +43,29 @@ pub(super) fn latest_bodies(
         gathering.want_latest(number)?;
     }
     gathering.read_frames()?;
-    let Gathering { mut found, bases, .. } = gathering;
+    let Gathering {
+        mut found,
+        bases,
+        in_pieces,
+        ..
+    } = gathering;
     let body = |&(number, _): &(u64, Owner<'_>)| {
         let latest = match bases.contains(&number) {
             true => found.get(&number).cloned(),
             false => found.remove(&number),
         };
         let latest = latest.ok_or_else(|| damaged(number, Damage::Missing))?;
-        records.decode(number, latest, |base, see| {
+        let body = records.decode(number, latest, |base, see| {
             let base = found.get(&base);
             base.into_iter().for_each(|base| see(base.as_body()));
             Ok(base.is_some())
-        })
+        })?;
+        match body {
+            Some(list) if in_pieces.contains(&number) => {
+                pieces::assembled(records, read, &pieces::list_of(number, &list)?).map(Some)
+            }
+            body => Ok(body),
+        }
     };
     wanted.iter().map(body).collect()
 }
@@ -67,6 +80,8 @@ struct Gathering<'r> {
     found: HashMap<u64, StoredBody>,
     /// The records among these that others are deltas of.
     bases: HashSet<u64>,
+    /// Those whose bodies are lists of pieces.
+    in_pieces: HashSet<u64>,
     /// The records to read from each frame.
     waiting: BTreeMap<Place, BTreeSet<u64>>,
     /// The frames by the numbers of these records. Some of them may be read already.
@@ -88,10 +103,12 @@ impl Gathering<'_> {
         let mut next = Some(number);
         while let Some(number) = next.take().filter(|number| !self.found.contains_key(number)) {
             let owner = self.owners.get(&number).copied();
-            let mut single = None;
+            let (mut single, mut in_pieces) = (None, false);
             self.records.visit_single(self.read, number, &mut |record| {
+                in_pieces = record.in_pieces;
                 single = Some(owned_body(record, owner));
             })?;
+            self.note_pieces(number, in_pieces);
             if let Some(stored) = single {
                 let stored = stored.map_err(|damage| damaged(number, damage))?;
                 next = self.keep(number, stored);
@@ -134,11 +151,18 @@ impl Gathering<'_> {
     /// Takes a record as it is in a frame, and wants its base.
     fn take_packed(&mut self, number: u64, bytes: &[u8]) -> Result<(), Error> {
         let record = Record::decode_packed(number, bytes).map_err(|error| damaged(number, error))?;
+        self.note_pieces(number, record.in_pieces);
         let stored = owned_body(record, self.owners.get(&number).copied());
         let stored = stored.map_err(|damage| damaged(number, damage))?;
         match self.keep(number, stored) {
             Some(base) => self.want(base),
             None => Ok(()),
+        }
+    }
+
+    fn note_pieces(&mut self, number: u64, in_pieces: bool) {
+        if in_pieces {
+            self.in_pieces.insert(number);
         }
     }
 

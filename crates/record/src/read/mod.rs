@@ -7,6 +7,7 @@ pub(crate) mod lookup;
 mod many;
 pub(crate) mod namespaces;
 mod pages;
+pub(crate) mod pieces;
 pub(crate) mod places;
 pub(crate) mod records;
 pub(crate) mod view;

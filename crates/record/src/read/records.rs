@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::DeltaDecoder;
 use ibid_delta::advanced::describe;
-use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, Place, Record, body_check, key_of};
+use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, PieceList, Place, Record, body_check, key_of};
 
 use super::frames::{Frame, Frames};
-use super::{lookup, places};
+use super::{lookup, pieces, places};
 use crate::engine::{Direction, Read, Table};
 use crate::error::{Damage, Error};
 
@@ -260,28 +260,29 @@ impl Records {
     }
 
     /// Shows the body of a version of a key to `found`; returns false if the version deletes the key. A body that is
-    /// stored whole is not copied.
+    /// stored whole is not copied. With a generation, takes what is stored whole in frames from the cache, and caches
+    /// it: the record itself, or what it is a delta of.
     pub(crate) fn show(
         &self,
         read: &(impl Read + ?Sized),
+        generation: Option<Generation>,
         number: u64,
         owner: Owner<'_>,
         found: &mut dyn FnMut(Cow<'_, [u8]>),
     ) -> Result<bool, Error> {
-        self.show_of(read, number, Some(owner), None, found)
-    }
-
-    /// Does what [`show`](Self::show) does. Takes what is stored whole in frames from the cache, and caches it: the
-    /// record itself, or what it is a delta of.
-    pub(crate) fn show_cached(
-        &self,
-        read: &(impl Read + ?Sized),
-        generation: Generation,
-        number: u64,
-        owner: Owner<'_>,
-        found: &mut dyn FnMut(Cow<'_, [u8]>),
-    ) -> Result<bool, Error> {
-        self.show_of(read, number, Some(owner), Some(generation), found)
+        let mut list = None;
+        let is_body = self.show_stored(read, generation, number, Some(owner), &mut |stored, in_pieces| {
+            if in_pieces {
+                list = Some(stored.into_owned());
+            } else {
+                found(stored);
+            }
+        })?;
+        if let Some(list) = list {
+            let list = pieces::list_of(number, &list)?;
+            found(Cow::Owned(pieces::assembled(self, read, &list)?));
+        }
+        Ok(is_body)
     }
 
     /// Returns the body of a version of a key; [`None`] if the version deletes the key.
@@ -292,32 +293,47 @@ impl Records {
         owner: Owner<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
         let mut body = None;
-        self.show(read, number, owner, &mut |found| body = Some(found.into_owned()))?;
+        self.show(read, None, number, owner, &mut |found| body = Some(found.into_owned()))?;
         Ok(body)
     }
 
-    /// Returns the body of a record of any key that is not a deletion.
+    /// Returns what is stored as the body of a record of any key that is not a deletion: of one in pieces, its list.
     pub(crate) fn body_of_any(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Vec<u8>, Error> {
         let mut body = None;
-        self.show_of(read, number, None, None, &mut |found| body = Some(found.into_owned()))?;
+        let mut found = |stored: Cow<'_, [u8]>, _| body = Some(stored.into_owned());
+        self.show_stored(read, None, number, None, &mut found)?;
         body.ok_or_else(|| damaged(number, Damage::Misplaced))
     }
 
-    fn show_of(
+    /// Returns the list of the pieces of a record; [`None`] if it is not in pieces.
+    pub(crate) fn list(&self, read: &(impl Read + ?Sized), number: u64) -> Result<Option<PieceList>, Error> {
+        let mut in_pieces = false;
+        self.visit(read, number, &mut |record| in_pieces = record.in_pieces)?;
+        match in_pieces {
+            true => pieces::list_of(number, &self.body_of_any(read, number)?).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Shows what is stored as the body of a record to `found`, and whether it is a list of pieces; returns false for a
+    /// deletion.
+    pub(crate) fn show_stored(
         &self,
         read: &(impl Read + ?Sized),
+        generation: Option<Generation>,
         number: u64,
         owner: Option<Owner<'_>>,
-        generation: Option<Generation>,
-        found: &mut dyn FnMut(Cow<'_, [u8]>),
+        found: &mut dyn FnMut(Cow<'_, [u8]>, bool),
     ) -> Result<bool, Error> {
         let mut seen = None;
+        let mut in_pieces = false;
         let mut fits = Ok(());
         let mut see = |record: Record<'_>, bytes: Option<&[u8]>| {
             fits = Error::check_body(record.body.stored().len(), self.body_bytes_max);
             if fits.is_err() {
                 return;
             }
+            in_pieces = record.in_pieces;
             let record::Body::Whole(body) = record.body else {
                 seen = Some(owned_body(record, owner));
                 return;
@@ -327,7 +343,7 @@ impl Records {
                 if let (Some(generation), Some(bytes)) = (generation, bytes) {
                     self.cache_whole(generation, number, bytes);
                 }
-                found(Cow::Borrowed(body));
+                found(Cow::Borrowed(body), in_pieces);
             }
             // The body itself is not needed any more.
             seen = Some(is_owned.map(|()| StoredBody::Whole(Vec::new())));
@@ -349,7 +365,7 @@ impl Records {
             delta @ StoredBody::Delta { .. } => {
                 let fetch = |base, see: See<'_>| self.visit_base(read, base, generation, see);
                 let body = self.decode(number, delta, fetch)?;
-                body.into_iter().for_each(|body| found(Cow::Owned(body)));
+                body.into_iter().for_each(|body| found(Cow::Owned(body), in_pieces));
                 Ok(true)
             }
         }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ibid_format::record::{self, KeyEntry, VersionEntry, key_of};
+use ibid_format::record::{self, KeyEntry, PieceList, VersionEntry, key_of};
 
 use super::lookup::{self, At};
 use super::many;
 use super::pages::Pages;
+use super::pieces;
 use super::records::{Generation, Records, See, StoredBody};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
@@ -38,6 +39,12 @@ pub struct Record {
     pub body: Vec<u8>,
 }
 
+/// A body that was opened.
+pub(crate) enum Opened {
+    Whole(Vec<u8>),
+    InPieces(PieceList),
+}
+
 /// A snapshot of the engine, read as records of namespaces.
 pub(crate) struct View {
     pub(super) engine: Box<dyn engine::Snapshot>,
@@ -58,6 +65,10 @@ impl View {
         &*self.engine
     }
 
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// Returns the body under a key; [`None`] if the key has none.
     pub(crate) fn get(&self, namespace: u32, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut body = None;
@@ -71,10 +82,38 @@ impl View {
             return Ok(false);
         };
         let (number, owner) = (entry.latest, (namespace, key, entry.versions));
-        let (read, generation) = (&*self.engine, self.generation);
-        match self.records.show_cached(read, generation, number, owner, found)? {
+        let (read, generation) = (&*self.engine, Some(self.generation));
+        match self.records.show(read, generation, number, owner, found)? {
             true => Ok(true),
             false => Err(misplaced(number)),
+        }
+    }
+
+    /// Opens the body of a version of a key, or of the latest one; [`None`] if there is no such version, or if it
+    /// deletes the key.
+    pub(crate) fn open(&self, namespace: u32, key: &[u8], version: Option<u32>) -> Result<Option<Opened>, Error> {
+        let Some(entry) = self.entry(namespace, key)? else {
+            return Ok(None);
+        };
+        let version = version.unwrap_or(entry.versions);
+        if !(1..=entry.versions).contains(&version) {
+            return Ok(None);
+        }
+        let there = lookup::version_entry(&*self.engine, &entry, version)?;
+        let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
+        let (generation, owner) = (Some(self.generation), Some((namespace, key, version)));
+        let mut opened = None;
+        let mut found = |stored: Cow<'_, [u8]>, in_pieces| opened = Some((stored.into_owned(), in_pieces));
+        let is_shown = self
+            .records
+            .show_stored(&*self.engine, generation, number, owner, &mut found)?;
+        if is_shown == deleted {
+            return Err(misplaced(number));
+        }
+        match opened {
+            Some((list, true)) => Ok(Some(Opened::InPieces(pieces::list_of(number, &list)?))),
+            Some((body, false)) => Ok(Some(Opened::Whole(body))),
+            None => Ok(None),
         }
     }
 
@@ -150,8 +189,8 @@ impl View {
         let there = lookup::version_entry(&*self.engine, &entry, version)?;
         let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
         let owner = (namespace, key, version);
-        let (read, generation) = (&*self.engine, self.generation);
-        let is_shown = self.records.show_cached(read, generation, number, owner, found)?;
+        let (read, generation) = (&*self.engine, Some(self.generation));
+        let is_shown = self.records.show(read, generation, number, owner, found)?;
         if is_shown == deleted {
             return Err(misplaced(number));
         }
@@ -409,6 +448,7 @@ struct Written {
     key: Vec<u8>,
     version: u32,
     number: u64,
+    in_pieces: bool,
     stored: Option<StoredBody>,
 }
 
@@ -461,6 +501,7 @@ impl<V: Borrow<View>> KeysWrittenAfter<V> {
                     key: record.key.to_vec(),
                     version: record.version,
                     number,
+                    in_pieces: record.in_pieces,
                     stored,
                 });
             };
@@ -519,13 +560,18 @@ impl<V: Borrow<View>> WrittenAfter<V> {
             key,
             version,
             number,
+            in_pieces,
             stored,
         } = written;
         let View { engine, records, .. } = self.0.view.borrow();
         let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
         let stored = stored.ok_or_else(|| misplaced(number))?;
+        let mut body = live(number, records.decode(number, stored, fetch)?)?;
+        if in_pieces {
+            body = pieces::assembled(records, &**engine, &pieces::list_of(number, &body)?)?;
+        }
         Ok(Some(Record {
-            body: live(number, records.decode(number, stored, fetch)?)?,
+            body,
             key,
             version,
             number,

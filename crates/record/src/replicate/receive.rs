@@ -421,6 +421,7 @@ impl<'s> Namespaces<'s> {
             time: said.time,
             expires: said.expires,
             values: said.values.clone(),
+            in_pieces: matches!(said.change, LogChange::Body { in_pieces: true, .. }),
         })
     }
 }

@@ -361,7 +361,7 @@ impl Sender {
     ) -> Result<(), Error> {
         let mut number = record;
         for operation in operations {
-            if let LogChange::Body { prior } = operation.change {
+            if let LogChange::Body { prior, .. } = operation.change {
                 let body = self.body(read, number)?;
                 gathered.digest.add(&body);
                 gathered.body_bytes += body.len();

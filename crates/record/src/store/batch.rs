@@ -1,11 +1,12 @@
 //! Several changes that are made together.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::body_writer::NewBody;
 use super::index::Index;
 use super::namespace::Namespace;
+use super::pieces::Draft;
 use super::shared::Shared;
 use crate::condition::Condition;
 use crate::error::Error;
@@ -38,6 +39,8 @@ use crate::write::request::{Change, Changes, Operation, Requirement};
 pub struct Batch {
     operations: Vec<(Namespace, Operation)>,
     requirements: Vec<(Namespace, Requirement)>,
+    /// What holds the bodies in pieces until the batch is committed.
+    drafts: Vec<Arc<Draft>>,
     /// The first value that was given for an index of another namespace.
     misplaced: Option<Index>,
 }
@@ -49,18 +52,18 @@ impl Batch {
     }
 
     /// Stores `body` under `key`, which must have none.
-    pub fn insert<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
-        self.push(namespace, key, Change::Insert(body.into().into_owned()))
+    pub fn insert<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<NewBody<'b>>) -> &mut Self {
+        self.store(namespace, key, body.into(), Change::Insert)
     }
 
     /// Stores `body` under `key`, which must have a body.
-    pub fn update<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
-        self.push(namespace, key, Change::Update(body.into().into_owned()))
+    pub fn update<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<NewBody<'b>>) -> &mut Self {
+        self.store(namespace, key, body.into(), Change::Update)
     }
 
     /// Stores `body` under `key`, whether it has a body or not.
-    pub fn put<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<Cow<'b, [u8]>>) -> &mut Self {
-        self.push(namespace, key, Change::Put(body.into().into_owned()))
+    pub fn put<'b>(&mut self, namespace: &Namespace, key: &[u8], body: impl Into<NewBody<'b>>) -> &mut Self {
+        self.store(namespace, key, body.into(), Change::Put)
     }
 
     /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is
@@ -221,17 +224,38 @@ impl Batch {
     ///
     /// # Errors
     /// [`Error::ForeignNamespace`] for one in a namespace of another store; [`Error::ForeignIndex`].
-    pub(super) fn into_changes(self, store: &Arc<Shared>) -> Result<Changes, Error> {
+    /// Returns the changes, and what must stay until they are committed.
+    pub(super) fn into_changes(self, store: &Arc<Shared>) -> Result<(Changes, Vec<Arc<Draft>>), Error> {
+        self.drafts.iter().try_for_each(|draft| draft.check_store(store))?;
         if let Some(misplaced) = self.misplaced {
             return Err(Error::ForeignIndex {
                 index: misplaced.name().to_owned(),
                 namespace: misplaced.namespace().name().to_owned(),
             });
         }
-        Ok(Changes {
+        let changes = Changes {
             operations: of_store(self.operations, store)?,
             requirements: of_store(self.requirements, store)?,
-        })
+        };
+        Ok((changes, self.drafts))
+    }
+
+    fn store(
+        &mut self,
+        namespace: &Namespace,
+        key: &[u8],
+        body: NewBody<'_>,
+        change: impl FnOnce(Vec<u8>) -> Change,
+    ) -> &mut Self {
+        let (body, draft) = body.into_stored();
+        let in_pieces = draft.is_some();
+        self.drafts.extend(draft);
+        let operation = Operation {
+            in_pieces,
+            ..namespace.operation(key, change(body))
+        };
+        self.operations.push((namespace.clone(), operation));
+        self
     }
 
     fn push(&mut self, namespace: &Namespace, key: &[u8], change: Change) -> &mut Self {

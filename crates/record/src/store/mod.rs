@@ -2,10 +2,13 @@
 //! calls.
 
 mod batch;
+mod body_reader;
+mod body_writer;
 mod folder;
 mod index;
 mod namespace;
 mod options;
+mod pieces;
 mod shared;
 mod snapshot;
 
@@ -15,10 +18,13 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 pub use batch::Batch;
+pub use body_reader::BodyReader;
+pub use body_writer::{BodyWriter, NewBody, StagedBody};
 use ibid_format::slot::Argon2Cost;
 pub use index::Index;
 pub use namespace::Namespace;
 pub use options::{EngineKind, Options};
+pub(crate) use pieces::Drafts;
 pub(crate) use shared::Shared;
 pub use snapshot::Snapshot;
 
@@ -169,6 +175,7 @@ impl Store {
     /// [`Error::NamespaceDiffers`] if it was made with other `versions`; [`Error::OutOfRange`] for
     /// its name.
     pub fn namespace(&self, name: &str, versions: Versions) -> Result<Namespace, Error> {
+        pieces::check_name(name)?;
         let name: Arc<str> = name.into();
         let namespace = |number| Namespace::new(self.shared.clone(), name.clone(), number, versions);
         // An engine has no empty keys. The writer refuses the name.
@@ -193,7 +200,7 @@ impl Store {
     /// [`Error::Damaged`], [`Error::Engine`].
     pub fn find_namespace(&self, name: &str) -> Result<Option<Namespace>, Error> {
         // An engine has no empty keys.
-        if name.is_empty() {
+        if name.is_empty() || pieces::check_name(name).is_err() {
             return Ok(None);
         }
         let found = namespaces::find(&*self.shared.complete_snapshot()?.0, name)?;
@@ -220,8 +227,9 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn namespaces(&self) -> Result<Vec<(String, Versions)>, Error> {
-        let all = namespaces::all(&*self.shared.engine.snapshot()?)?;
-        Ok(all.into_values().map(|found| (found.name, found.versions)).collect())
+        let all = namespaces::all(&*self.shared.engine.snapshot()?)?.into_values();
+        let all = all.filter(|found| pieces::check_name(&found.name).is_ok());
+        Ok(all.map(|found| (found.name, found.versions)).collect())
     }
 
     /// Makes all changes of a batch if all its conditions hold, or else none, and returns when they
@@ -242,7 +250,16 @@ impl Store {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn commit_with(&self, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
-        self.shared.commit(batch.into_changes(&self.shared)?, durability)
+        let (changes, _held) = batch.into_changes(&self.shared)?;
+        self.shared.commit(changes, durability)
+    }
+
+    /// Returns what stores a body of any length piece by piece, before a [`Batch`] gives it a key.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn body_writer(&self) -> Result<BodyWriter, Error> {
+        BodyWriter::new(self.shared.clone())
     }
 
     /// Returns when every change that has returned before is on disk.
@@ -409,11 +426,12 @@ impl Store {
     pub fn compact(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Compaction, Error> {
         let shared = &*self.shared;
         shared.complete_snapshot()?;
+        shared.drafts.remove_abandoned(&*shared.engine, shared.writer()?)?;
         self.finish_encoding()?;
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
-        let interval = shared.interval;
+        let how = (shared.interval, shared.compacting.window_bytes);
         let _hurried = shared.activity.hurry();
-        compact::compact(engine, &shared.records, numbers, shared.writer()?, interval, progress)
+        compact::compact(engine, &shared.records, numbers, shared.writer()?, how, progress)
     }
 
     /// Removes what namespaces no longer keep at a time, in small commits. Shows each key to `each`
@@ -426,7 +444,8 @@ impl Store {
     pub fn expire(&self, at: Time, each: &mut dyn FnMut(Expiring) -> ControlFlow<()>) -> Result<(), Error> {
         let (snapshot, _) = self.shared.complete_snapshot()?;
         state::check_primary(state::read(&*snapshot)?.as_ref())?;
-        Sweeper::new(self.shared.engine.clone(), self.shared.writer()?.clone()).sweep(at, each)
+        let shared = &self.shared;
+        Sweeper::new(shared.engine.clone(), shared.writer()?.clone(), shared.drafts.clone()).sweep(at, each)
     }
 
     /// Shows what [`expire`](Self::expire) would remove at a time to `each`, until it breaks.

@@ -1,13 +1,18 @@
 //! A namespace of a store.
 
 use std::fmt;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ibid_format::record::IndexValues;
 
+use super::batch::Batch;
+use super::body_reader::BodyReader;
+use super::body_writer::BodyWriter;
 use super::index::Index;
 use super::shared::{OpenView, Shared};
+use super::snapshot::Snapshot;
 use crate::engine::{Direction, KeyRange};
 use crate::error::Error;
 use crate::index::Unique;
@@ -23,7 +28,7 @@ use crate::write::request::{Change, Changes, Command, Durability, Operation, Out
 /// A namespace of a store, opened by [`Store::namespace`](crate::Store::namespace). It keeps the
 /// store open, and is cheap to clone.
 ///
-/// Keys are any bytes, up to 4096; bodies are any bytes, up to 256 MiB. Each method that changes
+/// Keys are any bytes, up to 4096; bodies are any bytes, up to 1 TiB. Each method that changes
 /// something is a batch of its own, with the durability of the store's options. Each method that
 /// reads has a snapshot of its own.
 #[derive(Clone)]
@@ -79,6 +84,21 @@ impl Namespace {
     /// As [`insert`](Self::insert), without [`Error::KeyExists`].
     pub fn put(&self, key: &[u8], body: &[u8]) -> Result<u64, Error> {
         self.write(key, Change::Put(body.into()))
+    }
+
+    /// Stores what is read, up to its end, under `key`, whether it has a body or not, and returns the new record's
+    /// number. A body of any length takes a few MiB of memory: see [`BodyWriter`], and [`open`](Self::open) to read it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if reading fails; otherwise as [`insert`](Self::insert).
+    pub fn put_from(&self, key: &[u8], body: &mut (impl Read + ?Sized)) -> Result<u64, Error> {
+        let body = BodyWriter::new(self.store.clone())?.read_all(body)?;
+        let mut batch = Batch::new();
+        batch.put(self, key, body);
+        let (changes, _held) = batch.into_changes(&self.store)?;
+        let written = self.store.commit(changes, self.store.durability)?;
+        let number = written.into_iter().flatten().next();
+        Ok(number.expect("an operation that stores a body writes a record"))
     }
 
     /// Deletes `key`, which must have a body. In a namespace that keeps versions the deletion is
@@ -258,6 +278,37 @@ impl Namespace {
     /// [`Error::Engine`]. All methods that read return these errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.view()?.get(self.number, key)
+    }
+
+    /// Opens the body under `key`, of any length; [`None`] if it has none. One that is stored in pieces
+    /// ([`Options::whole_bytes_max`](crate::Options::whole_bytes_max)) takes memory for one piece.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// let images = store.namespace("images", Versions::Kept)?;
+    /// images.put_from(b"disk", &mut std::io::repeat(7).take(10 << 20))?;
+    /// let mut copied = Vec::new();
+    /// std::io::copy(&mut images.open(b"disk")?.expect("it was stored"), &mut copied)?;
+    /// assert_eq!(copied, [7; 10 << 20]);
+    /// # use std::io::Read;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(&self, key: &[u8]) -> Result<Option<BodyReader>, Error> {
+        Snapshot::new(&self.store)?.open(self, key)
+    }
+
+    /// Opens the body of a version, from 1, of any length; [`None`] if there is no such version, or if it deletes the
+    /// key.
+    ///
+    /// # Errors
+    /// [`Error::Purged`]; otherwise as [`get`](Self::get).
+    pub fn open_version(&self, key: &[u8], version: u32) -> Result<Option<BodyReader>, Error> {
+        Snapshot::new(&self.store)?.open_version(self, key, version)
     }
 
     /// Returns the latest records under several keys at one moment, in the order of `keys`; [`None`]
@@ -499,6 +550,7 @@ impl Namespace {
             time: 0,
             expires: 0,
             values: IndexValues::new(),
+            in_pieces: false,
         }
     }
 

@@ -38,9 +38,13 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Memory for what was read last, decompressed, bytes: records, their frames, and where they are.
     pub frame_cache_bytes: usize,
-    /// Longest body that is read, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong). To read one
+    /// Longest body that is read at once, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong), and
+    /// [`Namespace::open`](crate::Namespace::open) reads them if they are in pieces. To read one
     /// takes up to four times its length of memory, and to compact the store up to six times.
     pub body_bytes_max: usize,
+    /// Longest body that is stored in one record, bytes; [`BODY_BYTES_MAX`] at most. A longer one is stored in pieces,
+    /// of which each takes memory by itself, and each is stored once.
+    pub whole_bytes_max: usize,
     /// The durability of changes that do not have their own.
     pub durability: Durability,
     /// How records that resemble each other are stored as deltas.
@@ -75,6 +79,7 @@ impl Default for Options {
             cache_bytes: 32 << 20,
             frame_cache_bytes: 48 << 20,
             body_bytes_max: BODY_BYTES_MAX,
+            whole_bytes_max: 4 << 20,
             durability: Durability::Sync,
             encoding: Encoding::default(),
             compacting: Compacting::default(),
@@ -112,6 +117,15 @@ impl Options {
     #[must_use]
     pub fn with_body_bytes_max(self, body_bytes_max: usize) -> Self {
         Options { body_bytes_max, ..self }
+    }
+
+    /// Sets [`whole_bytes_max`](Self::whole_bytes_max).
+    #[must_use]
+    pub fn with_whole_bytes_max(self, whole_bytes_max: usize) -> Self {
+        Options {
+            whole_bytes_max,
+            ..self
+        }
     }
 
     /// Sets [`durability`](Self::durability).

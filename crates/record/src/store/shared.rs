@@ -8,9 +8,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use ibid_delta::Interval;
-use ibid_format::record::LogState;
+use ibid_format::record::{BODY_BYTES_MAX, LogState};
 
-use super::{Options, folder};
+use super::body_writer::{BodyWriter, NewBody};
+use super::{Drafts, Options, folder};
 use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeeperProgress};
 use crate::encode::{EncoderThread, Tally};
 use crate::engine::{self, Engine, EngineError};
@@ -28,6 +29,8 @@ use crate::write::writer::{PendingSync, Writer};
 
 /// Requests that may wait for the writer. With more, a caller waits until it can send its own.
 const QUEUE: usize = 1024;
+/// Bytes of a long body that are cut at once.
+const AT_ONCE: usize = 1 << 20;
 /// How often a store that is only read is read anew if another process changes it each time.
 const TRIES: u32 = 100;
 
@@ -38,7 +41,11 @@ pub(crate) struct Shared {
     pub(super) tally: Arc<Tally>,
     pub(super) block_numbers: Arc<BlockNumbers>,
     pub(super) activity: Arc<Activity>,
-    compacting: Compacting,
+    pub(super) compacting: Compacting,
+    /// What holds the pieces of bodies that have no key yet.
+    pub(super) drafts: Arc<Drafts>,
+    /// Longest body that is stored in one record, bytes.
+    pub(super) whole_bytes_max: usize,
     completeness: Arc<Completeness>,
     pub(crate) durability: Durability,
     /// Is taken for writing while a store that is only read is refreshed.
@@ -78,6 +85,8 @@ impl Shared {
             block_numbers: Arc::default(),
             activity,
             compacting: options.compacting,
+            drafts: Arc::default(),
+            whole_bytes_max: options.whole_bytes_max.min(BODY_BYTES_MAX),
             completeness,
             durability: options.durability,
             refreshing: RwLock::default(),
@@ -119,7 +128,7 @@ impl Shared {
             shared.keeper_thread = Some(spawn(path, "ibid-compact", move || keeper.run())?);
         }
         if let Some(interval) = options.retention_interval {
-            let sweeper = Sweeper::new(shared.engine.clone(), shared.writer()?.clone());
+            let sweeper = Sweeper::new(shared.engine.clone(), shared.writer()?.clone(), shared.drafts.clone());
             let (ends, ended) = sync_channel(0);
             let thread = spawn(path, "ibid-retain", move || sweeper.run(interval, &ended))?;
             shared.sweeping = Some((ends, thread));
@@ -193,8 +202,35 @@ impl Shared {
     }
 
     /// Commits all of `changes`, or none. Returns for each operation the number of the record that it
-    /// wrote, if it wrote one.
-    pub(super) fn commit(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
+    /// wrote, if it wrote one. Long bodies are stored in pieces.
+    pub(super) fn commit(
+        self: &Arc<Self>,
+        mut changes: Changes,
+        durability: Durability,
+    ) -> Result<Vec<Option<u64>>, Error> {
+        self.writer()?;
+        // What holds the pieces until their records are there.
+        let mut held = Vec::new();
+        for operation in &mut changes.operations {
+            if operation.in_pieces || operation.body_bytes() <= self.whole_bytes_max {
+                continue;
+            }
+            if let Some(body) = operation.change.body_mut() {
+                let mut writer = BodyWriter::new(self.clone())?;
+                for bytes in std::mem::take(body).chunks(AT_ONCE) {
+                    writer.push(bytes)?;
+                }
+                let draft;
+                (*body, draft) = NewBody::from(writer.finish()?).into_stored();
+                operation.in_pieces = draft.is_some();
+                held.extend(draft);
+            }
+        }
+        self.commit_stored(changes, durability)
+    }
+
+    /// Does what [`commit`](Self::commit) does, with bodies as records have them.
+    pub(super) fn commit_stored(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         self.writer()?;
         let command = Command::Batch(changes);
         self.activity.give_way(command.bytes() as u64);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::body_reader::BodyReader;
 use super::index::Index;
 use super::namespace::Namespace;
 use super::shared::{OpenView, Shared};
@@ -32,12 +33,12 @@ use crate::versions::Version;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Snapshot {
-    view: OpenView,
+    view: Arc<OpenView>,
 }
 
 impl Snapshot {
     pub(super) fn new(store: &Arc<Shared>) -> Result<Self, Error> {
-        let view = store.view()?;
+        let view = Arc::new(store.view()?);
         Ok(Snapshot { view })
     }
 
@@ -72,6 +73,27 @@ impl Snapshot {
     pub fn show(&self, namespace: &Namespace, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
         let view = self.view_of(namespace)?;
         view.show(namespace.number(), key, &mut |body| found(&body))
+    }
+
+    /// Opens the body under `key`, of any length: see [`Namespace::open`]. The reader keeps the snapshot.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn open(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<BodyReader>, Error> {
+        self.open_which(namespace, key, None)
+    }
+
+    /// Opens the body of a version, from 1; [`None`] if there is no such version, or if it deletes the key.
+    ///
+    /// # Errors
+    /// [`Error::Purged`]; otherwise as [`get`](Self::get).
+    pub fn open_version(&self, namespace: &Namespace, key: &[u8], version: u32) -> Result<Option<BodyReader>, Error> {
+        self.open_which(namespace, key, Some(version))
+    }
+
+    fn open_which(&self, namespace: &Namespace, key: &[u8], version: Option<u32>) -> Result<Option<BodyReader>, Error> {
+        let opened = self.view_of(namespace)?.open(namespace.number(), key, version)?;
+        Ok(opened.map(|opened| BodyReader::new(self.view.clone(), opened)))
     }
 
     /// Shows the body of a version, from 1, to `found`, as [`show`](Self::show) does. Returns false if there is no such

@@ -11,8 +11,9 @@ use ibid_format::record::{
 };
 
 use super::index::{self, RowChanges, ValuesChange};
+use super::pieces::Released;
 use super::request::{Change, Operation, Prior, Requirement, Written};
-use super::{namespace, references};
+use super::{namespace, pieces, references};
 use crate::condition::Condition;
 use crate::engine::{Read, Table, Transaction};
 use crate::error::{Damage, Error};
@@ -55,9 +56,11 @@ pub(crate) fn apply_batch(
     let plan = plan(transaction, &mut numbers, now, operations, requirements).map_err(Failure::Refused)?;
     let Plan { changes, rows } = plan;
     let mut written = Vec::with_capacity(changes.len());
+    let mut released = Released::default();
     for (change, operation) in changes.iter().zip(operations) {
-        written.push(write(transaction, records, change, operation).map_err(Failure::Undone)?);
+        written.push(write(transaction, records, &mut released, change, operation).map_err(Failure::Undone)?);
     }
+    released.settle(transaction, records).map_err(Failure::Undone)?;
     rows.write(transaction).map_err(Failure::Undone)?;
     *next = numbers;
     Ok(written)
@@ -223,6 +226,7 @@ fn entry_after(
         }
         Change::Purge if before.is_none() => return Err(Error::NoSuchKey { namespace, key }),
         Change::Purge => return Ok(None),
+        Change::PutIfAbsent(_) if live => return Ok(before),
         Change::SetIndexValues => return Ok(before),
         Change::PurgeVersions { from, to } => {
             let before = before.ok_or(Error::NoSuchKey { namespace, key })?;
@@ -248,6 +252,8 @@ fn entry_after(
         time,
         oldest: 1,
         expires: operation.expires,
+        uses: 0,
+        in_pieces: operation.in_pieces,
     };
     let Some(before) = before.filter(|_| operation.target.versions_kept) else {
         return Ok(Some(first));
@@ -263,6 +269,7 @@ fn entry_after(
         lineage: before.lineage,
         versions,
         oldest: before.oldest,
+        in_pieces: before.in_pieces || operation.in_pieces,
         ..first
     }))
 }
@@ -314,6 +321,7 @@ fn after_purge(operation: &Operation, before: KeyEntry, from: u32, to: u32) -> R
 fn write(
     transaction: &mut dyn Transaction,
     records: &Records,
+    released: &mut Released,
     change: &KeyChange,
     operation: &Operation,
 ) -> Result<Option<Written>, Error> {
@@ -321,18 +329,26 @@ fn write(
         put_entry(transaction, &change.stored_key, entry, &change.values)?;
         return Ok(None);
     }
+    if matches!(operation.change, Change::PutIfAbsent(_)) && change.before.is_some() {
+        return Ok(None);
+    }
+    if operation.in_pieces
+        && let Some(list) = operation.change.body()
+    {
+        pieces::count(transaction, list)?;
+    }
     if let Some(before) = &change.before
         && (change.after.is_none() || !operation.target.versions_kept)
     {
         let is_purge = matches!(operation.change, Change::Purge);
-        remove_versions(transaction, records, before, is_purge)?;
+        remove_versions(transaction, records, released, before, is_purge)?;
     }
     let Some(after) = &change.after else {
         transaction.delete(Table::Keys, &change.stored_key)?;
         return Ok(None);
     };
     if let (Change::PurgeVersions { from, to }, Some(before)) = (&operation.change, &change.before) {
-        purge_versions(transaction, records, before, after, (*from, *to))?;
+        purge_versions(transaction, records, released, (before, after), (*from, *to))?;
         put_entry(transaction, &change.stored_key, after, &change.values)?;
         return Ok(None);
     }
@@ -343,6 +359,7 @@ fn write(
         namespace: operation.target.number,
         version: after.versions,
         key: &operation.key,
+        in_pieces: operation.in_pieces,
         body: operation.change.body().map_or(Body::Deleted, Body::Whole),
     };
     let valid = "the plan keeps to the limits of the format";
@@ -374,11 +391,15 @@ fn put_entry(
 fn remove_versions(
     transaction: &mut dyn Transaction,
     records: &Records,
+    released: &mut Released,
     entry: &KeyEntry,
     is_purge: bool,
 ) -> Result<(), Error> {
     // The oldest first: it is a delta of newer ones, which can be removed once it is gone.
     for (_, version) in lookup::versions(transaction, entry)? {
+        if entry.in_pieces {
+            released.note(transaction, records, version.number, is_purge)?;
+        }
         if is_purge {
             references::purge(transaction, records, version.number)?;
         } else {
@@ -396,13 +417,19 @@ fn remove_versions(
 fn purge_versions(
     transaction: &mut dyn Transaction,
     records: &Records,
-    before: &KeyEntry,
-    after: &KeyEntry,
+    released: &mut Released,
+    (before, after): (&KeyEntry, &KeyEntry),
     (from, to): (u32, u32),
 ) -> Result<(), Error> {
+    let mut purge = |transaction: &mut dyn Transaction, number| {
+        if before.in_pieces {
+            released.note(transaction, records, number, true)?;
+        }
+        references::purge(transaction, records, number)
+    };
     let first = from.max(before.oldest);
     if first == 1 {
-        references::purge(transaction, records, before.lineage)?;
+        purge(transaction, before.lineage)?;
     }
     if first <= to {
         for group in VersionGroup::of(first)..=VersionGroup::of(to) {
@@ -411,7 +438,7 @@ fn purge_versions(
             let mut versions = versions.ok_or_else(|| Error::damaged(Table::Versions, &key, Damage::Missing))?;
             for version in first.max(versions.first())..=to {
                 match versions.get(version) {
-                    Some(entry) if !entry.purged => references::purge(transaction, records, entry.number)?,
+                    Some(entry) if !entry.purged => purge(transaction, entry.number)?,
                     Some(_) => {}
                     None => break,
                 }

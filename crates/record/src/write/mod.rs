@@ -12,6 +12,7 @@ pub(crate) mod handle;
 pub(crate) mod index;
 pub(crate) mod namespace;
 pub(crate) mod oplog;
+pub(crate) mod pieces;
 pub(crate) mod places;
 pub(crate) mod references;
 pub(crate) mod replay;

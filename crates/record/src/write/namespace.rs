@@ -1,6 +1,6 @@
 //! Making and changing namespaces.
 
-use ibid_format::record::{LatestEntry, NAME_BYTES_MAX, NamespaceEntry, NextNumbers, RetentionEntry};
+use ibid_format::record::{LatestEntry, NAME_BYTES_MAX, NamespaceEntry, NextNumbers, PIECES_NAMESPACE, RetentionEntry};
 
 use super::apply::Failure;
 use super::request::Setting;
@@ -32,7 +32,11 @@ pub(crate) fn find_or_make(
         versions_kept,
         retention: RetentionEntry::default(),
         has_expiring: false,
-        latest: LatestEntry::Automatic,
+        // Pieces of an old version resemble those of a new one, under another key.
+        latest: match name {
+            PIECES_NAMESPACE => LatestEntry::Deltas,
+            _ => LatestEntry::Automatic,
+        },
     };
     let value = entry.encode(name).expect("name and number are within their limits");
     let put = transaction.put(Table::Namespaces, name.as_bytes(), &value);

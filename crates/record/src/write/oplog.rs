@@ -117,10 +117,12 @@ pub(crate) fn log_batch(
     operations: &[Operation],
     written: &[Option<Written>],
 ) -> Result<(), Error> {
-    if operations.is_empty() {
-        return Ok(());
-    }
-    let logged = operations.iter().zip(written).map(|(operation, written)| LogOperation {
+    // A piece that was there already is nothing new.
+    let is_done = |(operation, written): &(&Operation, &Option<Written>)| {
+        written.is_some() || !matches!(operation.change, Change::PutIfAbsent(_))
+    };
+    let done = operations.iter().zip(written).filter(is_done);
+    let logged = done.map(|(operation, written)| LogOperation {
         namespace: operation.target.number,
         change: logged_change(operation, written.as_ref()),
         // What removes a record has none of its own.
@@ -129,7 +131,10 @@ pub(crate) fn log_batch(
         values: operation.values.clone(),
         key: operation.key.clone(),
     });
-    let operations = logged.collect();
+    let operations: Vec<_> = logged.collect();
+    if operations.is_empty() {
+        return Ok(());
+    }
     let entry = LogEntry::Batch {
         record,
         time,
@@ -147,9 +152,12 @@ pub(crate) fn is_same(one: LogChange, other: LogChange) -> bool {
 /// Returns the form of an operation in the log.
 pub(crate) fn logged_change(operation: &Operation, written: Option<&Written>) -> LogChange {
     match (&operation.change, written) {
-        (Change::Insert(_) | Change::Update(_) | Change::Put(_), Some(written)) => LogChange::Body {
-            prior: written.prior.map_or(0, |prior| prior.number),
-        },
+        (Change::Insert(_) | Change::Update(_) | Change::Put(_) | Change::PutIfAbsent(_), Some(written)) => {
+            LogChange::Body {
+                prior: written.prior.map_or(0, |prior| prior.number),
+                in_pieces: operation.in_pieces,
+            }
+        }
         (Change::Delete, Some(_)) => LogChange::Deletion,
         (Change::Delete, None) => LogChange::Removal,
         (&Change::PurgeVersions { from, to }, _) => LogChange::PurgeVersions { from, to },

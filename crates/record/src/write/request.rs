@@ -188,6 +188,8 @@ pub(crate) struct Operation {
     pub(crate) expires: u64,
     /// The index values that the key has from then on.
     pub(crate) values: IndexValues,
+    /// Whether the body is a list of pieces.
+    pub(crate) in_pieces: bool,
 }
 
 impl Operation {
@@ -215,6 +217,8 @@ pub(crate) enum Change {
     Insert(Vec<u8>),
     Update(Vec<u8>),
     Put(Vec<u8>),
+    /// Store a body unless the key has one.
+    PutIfAbsent(Vec<u8>),
     Delete,
     Purge,
     /// Purge versions from the first to the last.
@@ -227,10 +231,18 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Returns the body that is stored, to be replaced.
+    pub(crate) fn body_mut(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Change::Insert(body) | Change::Update(body) | Change::Put(body) | Change::PutIfAbsent(body) => Some(body),
+            Change::Delete | Change::Purge | Change::PurgeVersions { .. } | Change::SetIndexValues => None,
+        }
+    }
+
     /// Returns the body that is stored; [`None`] if the change removes one.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         match self {
-            Change::Insert(body) | Change::Update(body) | Change::Put(body) => Some(body),
+            Change::Insert(body) | Change::Update(body) | Change::Put(body) | Change::PutIfAbsent(body) => Some(body),
             Change::Delete | Change::Purge | Change::PurgeVersions { .. } | Change::SetIndexValues => None,
         }
     }

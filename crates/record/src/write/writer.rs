@@ -275,7 +275,9 @@ fn changes_something(group: &[Grouped]) -> bool {
 /// Returns the record that an operation wrote, for the encoder; [`None`] if it wrote no body.
 fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<NewRecord> {
     let written = written.as_ref()?;
-    let (Change::Insert(body) | Change::Update(body) | Change::Put(body)) = operation.change else {
+    let (Change::Insert(body) | Change::Update(body) | Change::Put(body) | Change::PutIfAbsent(body)) =
+        operation.change
+    else {
         return None;
     };
     Some(NewRecord {

@@ -18,7 +18,7 @@ pub(crate) fn run(context: &mut Context, args: &GetArgs) -> Result<Outcome> {
     }
 }
 
-/// Writes the body alone.
+/// Writes the body alone, piece by piece if it is long.
 fn one(
     context: &mut Context,
     snapshot: &Snapshot,
@@ -26,14 +26,22 @@ fn one(
     key: &[u8],
     version: VersionName,
 ) -> Result<Outcome> {
-    let mut written = Ok(());
-    let is_there = show(snapshot, namespace, key, version, &mut |body| {
-        written = context.out.bytes(body);
-    })?;
-    written?;
-    match is_there {
-        true => Ok(Outcome::Done),
-        false => Err(not_there(namespace, key, version)?),
+    let opened = match version {
+        VersionName::Latest => snapshot.open(namespace, key)?,
+        VersionName::Number(version) => snapshot.open_version(namespace, key, version)?,
+        VersionName::AsOf(time) => match snapshot.version_as_of(namespace, key, time)? {
+            Some(then) => snapshot.open_version(namespace, key, then.version)?,
+            None => None,
+        },
+    };
+    let Some(mut body) = opened else {
+        return Err(not_there(namespace, key, version)?);
+    };
+    loop {
+        match body.next_bytes()? {
+            [] => return Ok(Outcome::Done),
+            bytes => context.out.bytes(bytes)?,
+        }
     }
 }
 

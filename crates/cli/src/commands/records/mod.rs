@@ -161,18 +161,17 @@ fn options_to_store(context: &Context) -> Options {
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
         .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)))
         .with_compared_bytes_max(stored_bytes_max(context));
+    let usual_whole = Options::default().whole_bytes_max;
     let usual = Compacting::default();
-    let compacting = usual.with_recent_bytes(usual.recent_bytes.min(part(context, 16)));
+    let compacting = usual
+        .with_recent_bytes(usual.recent_bytes.min(part(context, 16)))
+        .with_window_bytes(usual.window_bytes.min(part(context, 16)));
     options(context)
         .with_body_bytes_max(stored_bytes_max(context))
+        .with_whole_bytes_max(usual_whole.min(stored_bytes_max(context)))
         .with_encoding(encoding)
         .with_compacting(compacting)
         .with_retention_interval(Options::default().retention_interval)
-}
-
-/// Returns the memory limit for a body of this length that is stored, whole MiB in bytes.
-fn memory_for_body(length: u64) -> u64 {
-    (length * STORED_PART).next_multiple_of(1 << 20)
 }
 
 /// Returns the length of the longest body that the memory limit allows to store, bytes.

@@ -12,6 +12,9 @@ use serde::Serialize;
 use super::super::Out;
 use super::versions_word;
 
+/// The name of the pieces of long bodies in tables.
+const PIECES: &str = "(pieces of long bodies)";
+
 /// Contents and size of a store.
 #[derive(Debug)]
 pub(crate) struct StoreStats {
@@ -217,10 +220,39 @@ impl<'n> JsonNamespaceStats<'n> {
     }
 }
 
+/// The pieces of long bodies of all namespaces, and their lists.
+#[derive(Serialize)]
+struct JsonPieces {
+    count: u64,
+    bytes: u64,
+    stored_bytes: u64,
+    whole: JsonAmount,
+    deltas: JsonAmount,
+    obsolete: JsonAmount,
+    in_blocks: JsonAmount,
+    unencoded: u64,
+}
+
+impl From<&NamespaceStatistics> for JsonPieces {
+    fn from(found: &NamespaceStatistics) -> JsonPieces {
+        JsonPieces {
+            count: found.records.count,
+            bytes: found.records.bytes,
+            stored_bytes: found.stored_bytes(),
+            whole: found.whole.into(),
+            deltas: found.deltas.into(),
+            obsolete: found.obsolete.into(),
+            in_blocks: found.in_blocks.into(),
+            unencoded: found.unencoded,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct JsonStats<'s> {
     namespaces: Vec<JsonNamespaceStats<'s>>,
     total: Counts,
+    pieces: Option<JsonPieces>,
     blocks: JsonAmount,
     file_bytes: u64,
     faults: u64,
@@ -233,7 +265,9 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
         file_bytes,
     } = stats;
     let all = found.namespaces.iter().map(Counts::of_statistics);
-    let total = all.fold(Counts::default(), Counts::plus);
+    let mut total = all.fold(Counts::default(), Counts::plus);
+    let pieces = found.pieces.as_ref();
+    total.stored_bytes += pieces.map_or(0, NamespaceStatistics::stored_bytes);
     if out.json {
         let body = JsonStats {
             namespaces: found
@@ -243,6 +277,7 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
                 .map(JsonNamespaceStats::new)
                 .collect(),
             total,
+            pieces: pieces.map(JsonPieces::from),
             blocks: found.blocks.into(),
             file_bytes: *file_bytes,
             faults: found.damaged,
@@ -250,8 +285,8 @@ pub(crate) fn records_stats(out: &mut Out, stats: &StoreStats) -> Result<()> {
         return out.document("records stats", None, &body);
     }
     let spaces = &found.namespaces[..];
-    print_table(out, "", counts_table(spaces, total))?;
-    print_table(out, "\nhow records are stored", stored_table(spaces))?;
+    print_table(out, "", counts_table(spaces, pieces, total))?;
+    print_table(out, "\nhow records are stored", stored_table(spaces, pieces))?;
     print_table(out, "\nothers that are read for one record", retrievals_table(spaces))?;
     print_table(
         out,
@@ -283,7 +318,7 @@ fn print_table(out: &mut Out, title: &str, table: Table) -> Result<()> {
     table.lines().try_for_each(|line| out.line(line))
 }
 
-fn counts_table(spaces: &[NamespaceStatistics], total: Counts) -> Table {
+fn counts_table(spaces: &[NamespaceStatistics], pieces: Option<&NamespaceStatistics>, total: Counts) -> Table {
     let mut table = Table::new(&[
         ("namespace", Align::Left),
         ("versions", Align::Left),
@@ -299,11 +334,17 @@ fn counts_table(spaces: &[NamespaceStatistics], total: Counts) -> Table {
         let counts = Counts::of_statistics(space);
         table.row(counts.row(escape(space.name.as_bytes()), versions_word(space.versions)));
     }
+    if let Some(pieces) = pieces {
+        let mut row = vec![PIECES.to_owned()];
+        row.resize(8, String::new());
+        row.push(size(pieces.stored_bytes()));
+        table.row(row);
+    }
     table.row(total.row("in all".to_owned(), ""));
     table
 }
 
-fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
+fn stored_table(spaces: &[NamespaceStatistics], pieces: Option<&NamespaceStatistics>) -> Table {
     let mut table = Table::new(&[
         ("namespace", Align::Left),
         ("whole", Align::Right),
@@ -316,8 +357,10 @@ fn stored_table(spaces: &[NamespaceStatistics]) -> Table {
         ("", Align::Right),
         ("not examined yet", Align::Right),
     ]);
-    for space in spaces {
-        let mut row = vec![escape(space.name.as_bytes())];
+    let name = |space: &NamespaceStatistics| escape(space.name.as_bytes());
+    let named = spaces.iter().map(|space| (name(space), space));
+    for (name, space) in named.chain(pieces.map(|pieces| (PIECES.to_owned(), pieces))) {
+        let mut row = vec![name];
         for amount in [space.whole, space.deltas, space.obsolete, space.in_blocks] {
             row.extend([count(amount.count), size(amount.bytes)]);
         }

@@ -35,6 +35,8 @@ impl JsonFault {
 struct JsonVerify<'v> {
     clean: bool,
     namespaces: Vec<JsonNamespace<'v>>,
+    /// Pieces of long bodies, and their lists.
+    pieces: u64,
     faults_total: u64,
     faults: Vec<JsonFault>,
 }
@@ -44,6 +46,7 @@ pub(crate) fn records_verify(out: &mut Out, found: &Verification) -> Result<()> 
         let body = JsonVerify {
             clean: found.is_clean(),
             namespaces: json_namespaces(&found.namespaces),
+            pieces: found.pieces.as_ref().map_or(0, |pieces| pieces.records),
             faults_total: found.faults_total,
             faults: found.faults.iter().map(JsonFault::new).collect(),
         };

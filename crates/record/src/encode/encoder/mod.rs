@@ -269,6 +269,7 @@ impl EncoderThread {
                     namespace,
                     key,
                     version,
+                    ..
                 }) if number >= first => {
                     // A damaged engine may show earlier ones: with them this would never end.
                     page.push(Missed {
