@@ -198,6 +198,24 @@ pub enum Error {
         /// The cause.
         found: Damage,
     },
+    /// The body of a key that an iterator came to cannot be read: it is damaged, or longer than is read at once. The
+    /// iterator goes on with the next key.
+    #[error("the body under {key} cannot be read: {source}", key = key_text(key))]
+    OfKey {
+        /// The key.
+        key: Vec<u8>,
+        /// The cause.
+        source: Box<Error>,
+    },
+    /// A record that an iterator in the order of records came to is damaged, and nothing says which key it is of. The
+    /// iterator goes on with the next record.
+    #[error("record {number} cannot be read: {source}")]
+    OfRecord {
+        /// Its number.
+        number: u64,
+        /// The cause.
+        source: Box<Error>,
+    },
     /// A body is longer than [`Options::body_bytes_max`](crate::Options::body_bytes_max). It can be read with a larger
     /// limit, which takes more memory.
     #[error("a record has a body of {found} bytes, and at most {max} may be read")]
@@ -398,6 +416,45 @@ impl Error {
         matches!(
             self,
             Error::Network { .. } | Error::Nats { .. } | Error::NothingPublished { .. } | Error::Message(_)
+        )
+    }
+
+    /// Whether an error of reading a record says nothing of others.
+    fn is_of_one_record(&self) -> bool {
+        matches!(
+            self,
+            Error::Damaged { .. } | Error::BodyTooLong { .. } | Error::Engine(EngineError::Damaged { .. })
+        )
+    }
+
+    /// Returns the error of reading a body, with its key if it says nothing of others: [`OfKey`](Self::OfKey).
+    #[must_use]
+    pub fn of_key(self, key: &[u8]) -> Self {
+        match self.is_of_one_record() {
+            true => Error::OfKey {
+                key: key.to_vec(),
+                source: Box::new(self),
+            },
+            false => self,
+        }
+    }
+
+    /// Returns the error of reading a record, with its number if it says nothing of others.
+    pub(crate) fn of_record(self, number: u64) -> Self {
+        match self.is_of_one_record() {
+            true => Error::OfRecord {
+                number,
+                source: Box::new(self),
+            },
+            false => self,
+        }
+    }
+
+    /// Whether an iterator goes on after it: it says that one key has nothing to show, and no more.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        matches!(
+            self,
+            Error::OfKey { .. } | Error::OfRecord { .. } | Error::Purged { .. } | Error::TimeUnknown { .. }
         )
     }
 

@@ -216,6 +216,7 @@ fn on_storage(error: &StorageError) -> &'static str {
 pub(crate) fn on_records(error: &RecordError) -> Advice {
     let advice = match error {
         RecordError::Engine(error) => return on_engine(error),
+        RecordError::OfKey { source, .. } | RecordError::OfRecord { source, .. } => return on_records(source),
         RecordError::NoSuchKey { .. } => "`ibid records scan --keys-only` lists the keys.",
         RecordError::ConditionFailed { .. } => {
             "Nothing was changed. Get the latest version, and decide with it: `ibid records versions` lists them."

@@ -772,7 +772,7 @@ fn keys_are_listed_without_a_look_at_their_records() {
     run_with(&mut records(&home, ["put", "gone"]), b"away");
     ok(&home, ["delete", "gone"]);
     change_in_store(&home, &body[..100], 0);
-    fails(&home, 1, ["scan"]);
+    fails(&home, 3, ["scan"]);
     fails(&home, 1, ["get", "a"]);
     assert_eq!(ok(&home, ["scan", "--keys-only"]), "a\n");
     assert_eq!(ok(&home, ["scan", "--keys-only", "--prefix", "a"]), "a\n");
@@ -849,7 +849,7 @@ fn a_namespace_keeps_what_it_was_made_to_keep() {
 fn damage_is_found_and_code_4() {
     let home = Home::bare();
     let body = "in the very same place as it was before";
-    for name in ["a", "b"] {
+    for name in ["a", "b", "c"] {
         run_with(&mut records(&home, ["put", name]), format!("{name}: {body}").as_bytes());
     }
     change_in_store(&home, b"b: in the", 20);
@@ -862,6 +862,18 @@ fn damage_is_found_and_code_4() {
     assert_eq!(run(&mut records(&home, ["stats"])).code, 3);
     assert!(fails(&home, 1, ["get", "b"]).contains("the store is damaged"));
     assert_eq!(ok(&home, ["get", "a"]), format!("a: {body}"));
+    // The others are listed, and can be copied.
+    let scanned = run(&mut records(&home, ["scan"]));
+    assert_eq!((scanned.code, scanned.out.lines().count()), (3, 2), "{scanned:?}");
+    assert!(
+        scanned.err.contains("the body under \"b\" cannot be read"),
+        "{scanned:?}"
+    );
+    let mut copy = records(&home, ["load", "-", "--scanned", "--store", "copy"]);
+    run_with(&mut copy, scanned.out.as_bytes());
+    assert_eq!(ok(&home, ["get", "c", "--store", "copy"]), format!("c: {body}"));
+    let several = run(&mut records(&home, ["get", "a", "b", "c"]));
+    assert_eq!((several.code, several.out.lines().count()), (1, 2), "{several:?}");
     // Truncated so much that the store can't be opened for writing.
     let file = home.path("store/redb");
     let sound = std::fs::read(&file).unwrap();

@@ -220,7 +220,9 @@ impl<V: Borrow<View>> IndexedRecords<V> {
         let (key, value) = (row.key, listed.1);
         let owner = (row.namespace, &key[..], entry.versions);
         // The cache is not used: a scan reads each record once.
-        let body = live(entry.latest, records.body(&**engine, entry.latest, owner)?)?;
+        let body = records.body(&**engine, entry.latest, owner);
+        let body = body.and_then(|body| live(entry.latest, body));
+        let body = body.map_err(|error| error.of_key(&key))?;
         let record = Record {
             body,
             key,
@@ -237,7 +239,7 @@ impl<V: Borrow<View>> Iterator for IndexedRecords<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        if next.is_err() {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.0.0.end();
         }
         next.transpose()

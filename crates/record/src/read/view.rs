@@ -238,6 +238,18 @@ impl View {
         Ok(body)
     }
 
+    /// Returns the body of a record that was read, which is no deletion.
+    fn body_of_stored(&self, number: u64, in_pieces: bool, stored: Option<StoredBody>) -> Result<Vec<u8>, Error> {
+        let View { engine, records, .. } = self;
+        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
+        let stored = stored.ok_or_else(|| misplaced(number))?;
+        let body = live(number, records.decode(number, stored, fetch)?)?;
+        match in_pieces {
+            true => pieces::assembled(records, &**engine, &pieces::list_of(number, &body)?),
+            false => Ok(body),
+        }
+    }
+
     fn entry(&self, namespace: u32, key: &[u8]) -> Result<Option<KeyEntry>, Error> {
         if key.len() > record::KEY_BYTES_MAX {
             return Ok(None);
@@ -331,9 +343,11 @@ impl<V: Borrow<View>> Scan<V> {
         };
         let owner = (self.0.namespace, &key[..], entry.versions);
         let View { engine, records, .. } = self.0.rest.view();
+        // The cache is not used: a scan reads each record once.
+        let body = records.body(&**engine, entry.latest, owner);
+        let body = body.and_then(|body| live(entry.latest, body));
         Ok(Some(Record {
-            // The cache is not used: a scan reads each record once.
-            body: live(entry.latest, records.body(&**engine, entry.latest, owner)?)?,
+            body: body.map_err(|error| error.of_key(&key))?,
             key,
             version: entry.versions,
             number: entry.latest,
@@ -370,16 +384,11 @@ impl<V: Borrow<View>> Iterator for KeysAsOf<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_state();
-        if next.as_ref().is_err_and(|error| !is_of_one_key(error)) {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.keys.rest.end();
         }
         next.transpose()
     }
-}
-
-/// Returns whether an iterator goes on after an error: it says that one key has nothing to show, and no more.
-fn is_of_one_key(error: &Error) -> bool {
-    matches!(error, Error::Purged { .. } | Error::TimeUnknown { .. })
 }
 
 /// The records of these versions.
@@ -394,9 +403,10 @@ impl<V: Borrow<View>> ScanAsOf<V> {
         let Some(KeyState { key, latest }) = self.0.next_state()? else {
             return Ok(None);
         };
-        let body = self.0.keys.rest.view().body_of(self.0.keys.namespace, &key, &latest)?;
+        let body = self.0.keys.rest.view().body_of(self.0.keys.namespace, &key, &latest);
+        let body = body.and_then(|body| live(latest.number, body));
         Ok(Some(Record {
-            body: live(latest.number, body)?,
+            body: body.map_err(|error| error.of_key(&key))?,
             key,
             version: latest.version,
             number: latest.number,
@@ -410,7 +420,7 @@ impl<V: Borrow<View>> Iterator for ScanAsOf<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        if next.as_ref().is_err_and(|error| !is_of_one_key(error)) {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.0.keys.rest.end();
         }
         next.transpose()
@@ -422,7 +432,7 @@ impl<V: Borrow<View>> Iterator for Scan<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        if next.is_err() {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.0.rest.end();
         }
         next.transpose()
@@ -439,7 +449,7 @@ pub(crate) struct KeysWrittenAfter<V> {
     filter: KeyFilter,
     /// Whether to keep the bodies as they are stored.
     with_bodies: bool,
-    page: VecDeque<Written>,
+    page: VecDeque<Result<Written, Error>>,
     ended: bool,
 }
 
@@ -469,6 +479,7 @@ impl<V: Borrow<View>> KeysWrittenAfter<V> {
     fn next_written(&mut self) -> Result<Option<(Written, KeyEntry)>, Error> {
         loop {
             while let Some(written) = self.page.pop_front() {
+                let written = written?;
                 let engine = &self.view.borrow().engine;
                 let entry = lookup::key_entry(&**engine, &key_of(self.namespace, &written.key))?;
                 let is_latest = |entry: &KeyEntry| (entry.latest, entry.versions) == (written.number, written.version);
@@ -497,16 +508,20 @@ impl<V: Borrow<View>> KeysWrittenAfter<V> {
                 }
                 let stored = self.with_bodies.then(|| StoredBody::of(record.body));
                 bytes += stored.as_ref().map_or(0, StoredBody::bytes);
-                self.page.push_back(Written {
+                self.page.push_back(Ok(Written {
                     key: record.key.to_vec(),
                     version: record.version,
                     number,
                     in_pieces: record.in_pieces,
                     stored,
-                });
+                }));
             };
-            records.visit(&**engine, number, &mut found)?;
+            let visited = records.visit(&**engine, number, &mut found);
             self.after = number;
+            match visited.map_err(|error| error.of_record(number)) {
+                Err(error) if error.is_of_one_key() => self.page.push_back(Err(error)),
+                visited => drop(visited?),
+            }
             if bytes > PAGE_BYTES {
                 self.ended = false;
                 break;
@@ -527,7 +542,7 @@ impl<V: Borrow<View>> Iterator for KeysWrittenAfter<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_written();
-        if next.is_err() {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.end();
         }
         let state = |(written, entry): (Written, KeyEntry)| {
@@ -563,15 +578,9 @@ impl<V: Borrow<View>> WrittenAfter<V> {
             in_pieces,
             stored,
         } = written;
-        let View { engine, records, .. } = self.0.view.borrow();
-        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
-        let stored = stored.ok_or_else(|| misplaced(number))?;
-        let mut body = live(number, records.decode(number, stored, fetch)?)?;
-        if in_pieces {
-            body = pieces::assembled(records, &**engine, &pieces::list_of(number, &body)?)?;
-        }
+        let body = self.0.view.borrow().body_of_stored(number, in_pieces, stored);
         Ok(Some(Record {
-            body,
+            body: body.map_err(|error| error.of_key(&key))?,
             key,
             version,
             number,
@@ -585,7 +594,7 @@ impl<V: Borrow<View>> Iterator for WrittenAfter<V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_record();
-        if next.is_err() {
+        if next.as_ref().is_err_and(|error| !error.is_of_one_key()) {
             self.0.end();
         }
         next.transpose()

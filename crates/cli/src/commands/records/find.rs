@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use ibid_record::{Direction, KeyRange, Prefix};
 
+use super::scan::LeftOut;
 use super::{indexes, open_namespace_to_read};
 use crate::args::{FindRecordsArgs, Key};
 use crate::commands::open::Context;
@@ -24,18 +25,26 @@ pub(crate) fn run(context: &mut Context, args: &FindRecordsArgs) -> Result<Outco
     let limit = args
         .limit
         .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut left_out = LeftOut::default();
     let mut printer = FoundPrinter::begin(&mut context.out, namespace.name(), index.name(), args.keys_only)?;
     if args.keys_only {
         for found in snapshot.index_keys(&index, range, direction)?.take(limit) {
             printer.key(&found?)?;
         }
     } else {
-        for found in snapshot.index_scan(&index, range, direction)?.take(limit) {
-            printer.record(&found?)?;
+        let mut all = snapshot.index_scan(&index, range, direction)?;
+        let mut left = limit;
+        while left > 0
+            && let Some(found) = all.next()
+        {
+            if let Some(found) = left_out.unless_readable(found)? {
+                printer.record(&found)?;
+                left -= 1;
+            }
         }
     }
-    printer.end()?;
-    Ok(Outcome::Done)
+    printer.end(left_out.unreadable)?;
+    Ok(left_out.outcome())
 }
 
 fn range<'r>(args: &'r FindRecordsArgs, prefix: Option<&'r Prefix>) -> KeyRange<'r> {

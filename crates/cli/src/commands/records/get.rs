@@ -45,7 +45,8 @@ fn one(
     }
 }
 
-/// Prints records with keys and versions, one after the other. Names those that are not there, and prints the others.
+/// Prints records with keys and versions, one after the other. Names those that are not there or can't be read, and
+/// prints the others.
 fn several(
     context: &mut Context,
     snapshot: &Snapshot,
@@ -58,7 +59,15 @@ fn several(
         let failure = match print(&mut printer, snapshot, namespace, key, version) {
             Ok(true) => continue,
             Ok(false) => not_there(namespace, key, version)?,
-            Err(failure @ Failure::Records(Error::Purged { .. } | Error::TimeUnknown { .. })) => failure,
+            // They say nothing of others.
+            Err(
+                failure @ Failure::Records(
+                    Error::Purged { .. }
+                    | Error::TimeUnknown { .. }
+                    | Error::Damaged { .. }
+                    | Error::BodyTooLong { .. },
+                ),
+            ) => failure,
             Err(failure) => return Err(failure),
         };
         // The command ends with the last of them.

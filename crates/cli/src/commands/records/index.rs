@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_record::{Batch, Direction, Index, Namespace, Store, Unique};
+use ibid_record::{Batch, Direction, Error, Index, Namespace, Store, Unique};
 
 use super::indexes::{self, FieldIndexes};
 use super::{existing_namespace, open_existing, options_to_store};
@@ -63,7 +63,15 @@ fn fill(
             let left = format!("{} records are found in the index", done.records);
             return Err(Failure::Interrupted(left.into()));
         }
-        let record = record?;
+        let record = match record {
+            Ok(record) => record,
+            Err(error @ (Error::OfKey { .. } | Error::OfRecord { .. })) => {
+                print::failure(&error.into());
+                done.left_out += 1;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         watch
             .monitor
             .counters

@@ -9,7 +9,7 @@ use super::open_namespace_to_read;
 use crate::args::{Key, ScanArgs};
 use crate::commands::open::Context;
 use crate::failure::{Failure, Outcome, Result};
-use crate::print::{ScanPrinter, Scanned};
+use crate::print::{self, ScanPrinter, Scanned};
 
 pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
     let (store, namespace) = open_namespace_to_read(context, &args.place)?;
@@ -26,14 +26,14 @@ pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
         (false, false) => Scanned::Records,
     };
     let mut left = args.limit.unwrap_or(u64::MAX);
-    let mut unknown = 0;
+    let mut left_out = LeftOut::default();
     let mut printer = ScanPrinter::begin(&mut context.out, namespace.name(), scanned, args.keys_only)?;
-    if scanned == Scanned::Records {
+    if scanned == Scanned::Records && printer.shows_bodies() {
         let mut all = records(&snapshot, &namespace, args)?;
         while left > 0
             && let Some(record) = all.next()
         {
-            if let Some(record) = known(record, &mut unknown)? {
+            if let Some(record) = left_out.unless_readable(record)? {
                 printer.record(&record)?;
                 left -= 1;
             }
@@ -43,27 +43,60 @@ pub(crate) fn run(context: &mut Context, args: &ScanArgs) -> Result<Outcome> {
         while left > 0
             && let Some(key) = all.next()
         {
-            if let Some(key) = known(key, &mut unknown)? {
+            let Some(key) = left_out.unless_readable(key)? else {
+                continue;
+            };
+            if scanned != Scanned::Records {
                 printer.key(&key)?;
+                left -= 1;
+            } else if let Some(bytes) = left_out.unless_readable(length(&snapshot, &namespace, &key))? {
+                printer.length(&key, bytes)?;
                 left -= 1;
             }
         }
     }
-    printer.end(args.as_of.map(|_| unknown))?;
-    Ok(match unknown {
-        0 => Outcome::Done,
-        _ => Outcome::Partial,
-    })
+    printer.end(args.as_of.map(|_| left_out.unknown), left_out.unreadable)?;
+    Ok(left_out.outcome())
 }
 
-/// Counts a key of which nothing is known at the time that was asked for.
-fn known<T>(found: Result<T, Error>, unknown: &mut u64) -> Result<Option<T>, Error> {
-    match found {
-        Err(Error::Purged { .. } | Error::TimeUnknown { .. }) => {
-            *unknown += 1;
-            Ok(None)
+/// Returns the length of a body, bytes. One in pieces is not read for that.
+fn length(snapshot: &Snapshot, namespace: &Namespace, key: &KeyState) -> Result<u64, Error> {
+    let opened = snapshot.open_version(namespace, &key.key, key.latest.version);
+    let opened = opened.map_err(|error| error.of_key(&key.key))?;
+    Ok(opened.map_or(0, |body| body.len()))
+}
+
+/// What is not listed.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    /// Keys of which nothing is known at the time that was asked for.
+    pub(super) unknown: u64,
+    /// Records that are damaged, or too long for the memory.
+    pub(super) unreadable: u64,
+}
+
+impl LeftOut {
+    /// Returns what was found. Counts what says nothing of others, and names it if it can't be read.
+    pub(super) fn unless_readable<T>(&mut self, found: Result<T, Error>) -> Result<Option<T>, Error> {
+        match found {
+            Err(Error::Purged { .. } | Error::TimeUnknown { .. }) => {
+                self.unknown += 1;
+                Ok(None)
+            }
+            Err(error @ (Error::OfKey { .. } | Error::OfRecord { .. })) => {
+                print::failure(&error.into());
+                self.unreadable += 1;
+                Ok(None)
+            }
+            found => found.map(Some),
         }
-        found => found.map(Some),
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.unknown + self.unreadable {
+            0 => Outcome::Done,
+            _ => Outcome::Partial,
+        }
     }
 }
 

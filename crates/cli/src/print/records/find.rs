@@ -92,10 +92,14 @@ impl<'a> FoundPrinter<'a> {
         self.out.item("record", JsonFound { value, found })
     }
 
-    pub(crate) fn end(self) -> Result<()> {
-        let (records, unknown) = (self.records, None);
+    pub(crate) fn end(self, unreadable: u64) -> Result<()> {
+        let end = JsonEnd {
+            records: self.records,
+            unknown: None,
+            unreadable: Some(unreadable),
+        };
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records, unknown }),
+            true => self.out.item("end", end),
             false => Ok(()),
         }
     }
@@ -153,7 +157,7 @@ pub(crate) fn records_index(out: &mut Out, done: &Indexed) -> Result<()> {
     if left_out > 0 {
         let left_out = counted(left_out, "record", "records");
         out.line(format!(
-            "  left out {left_out}: their bodies are no JSON objects, or have no text or number in this field"
+            "  left out {left_out}: their bodies can't be read, are no JSON objects, or have no text or number in this field"
         ))?;
     }
     Ok(())

@@ -32,9 +32,12 @@ impl<'a> GetPrinter<'a> {
     pub(crate) fn end(self) -> Result<()> {
         match self.out.json {
             true => {
-                let records = self.records;
-                let unknown = None;
-                self.out.item("end", JsonEnd { records, unknown })
+                let end = JsonEnd {
+                    records: self.records,
+                    unknown: None,
+                    unreadable: None,
+                };
+                self.out.item("end", end)
             }
             false => Ok(()),
         }

@@ -81,6 +81,9 @@ pub(super) struct JsonEnd {
     /// With `--as-of`: keys of which nothing is known at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<u64>,
+    /// Records that could not be read, each of which was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unreadable: Option<u64>,
 }
 
 /// What is listed.
@@ -123,16 +126,25 @@ impl<'a> ScanPrinter<'a> {
         })
     }
 
+    /// Whether bodies are printed: a table for a terminal has their lengths.
+    pub(crate) fn shows_bodies(&self) -> bool {
+        self.out.json || !self.out.is_terminal()
+    }
+
+    /// Prints a record with its body.
     pub(crate) fn record(&mut self, record: &Record) -> Result<()> {
         self.records += 1;
-        if self.out.json {
-            return self.out.item("record", JsonRecord::of(record));
+        match self.out.json {
+            true => self.out.item("record", JsonRecord::of(record)),
+            false => self.out.json(&JsonRecord::of(record)),
         }
-        if !self.out.is_terminal() {
-            return self.out.json(&JsonRecord::of(record));
-        }
-        let (number, version, size) = (record.number, record.version, size(record.body.len() as u64));
-        let key = escape(&record.key);
+    }
+
+    /// Prints a key with the length of its body.
+    pub(crate) fn length(&mut self, state: &KeyState, bytes: u64) -> Result<()> {
+        self.records += 1;
+        let (number, version, size) = (state.latest.number, state.latest.version, size(bytes));
+        let key = escape(&state.key);
         self.out.line(format!("{number:>10}  {version:>7} {size:>10}  {key}"))
     }
 
@@ -153,14 +165,22 @@ impl<'a> ScanPrinter<'a> {
             .line(format!("{number:>10}  {version:>7}  {}", escape(&state.key)))
     }
 
-    /// Ends the list. `unknown` is how many keys could not be listed as they were at a time.
-    pub(crate) fn end(self, unknown: Option<u64>) -> Result<()> {
+    /// Ends the list. `unknown` is how many keys could not be listed as they were at a time, and `unreadable` how many
+    /// records could not be read.
+    pub(crate) fn end(self, unknown: Option<u64>, unreadable: u64) -> Result<()> {
         if let Some(keys @ 1..) = unknown {
             super::super::not_as_of(keys);
         }
         let records = self.records;
         match self.out.json {
-            true => self.out.item("end", JsonEnd { records, unknown }),
+            true => {
+                let end = JsonEnd {
+                    records,
+                    unknown,
+                    unreadable: Some(unreadable),
+                };
+                self.out.item("end", end)
+            }
             false => Ok(()),
         }
     }
