@@ -157,7 +157,8 @@ pub(crate) fn records_index(out: &mut Out, done: &Indexed) -> Result<()> {
     if left_out > 0 {
         let left_out = counted(left_out, "record", "records");
         out.line(format!(
-            "  left out {left_out}: their bodies can't be read, are no JSON objects, or have no text or number in this field"
+            "  left out {left_out}: their bodies can't be read, are no JSON objects, or have no text or number in this \
+             field"
         ))?;
     }
     Ok(())
