@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// All subjects, in the order of the tables.
-const SUBJECTS: [&str; 17] = [
+const SUBJECTS: [&str; 19] = [
     "nothing",
     "ddedup",
     "ddedup-living",
@@ -19,6 +19,8 @@ const SUBJECTS: [&str; 17] = [
     "sqlite-dictionary",
     "sqlite-blocks",
     "lmdb",
+    "rocksdb",
+    "rocksdb-blocks",
     "postgres-lz4",
     "blocks",
     "trad-4k",
@@ -82,13 +84,17 @@ fn every_subject_brings_back_every_record() {
 
         let rows = found["rows"].as_array().expect("rows");
         let row = |subject: &str| rows.iter().find(|row| row["subject"] == subject);
-        let no_postgres = "SKIPPED postgres-lz4: PostgreSQL ";
+        let may_be_missing = |subject: &str| match subject {
+            "postgres-lz4" => Some("PostgreSQL "),
+            "rocksdb" | "rocksdb-blocks" if !cfg!(feature = "rocksdb") => {
+                Some("this program was built without RocksDB; build it with `--features rocksdb`")
+            }
+            _ => None,
+        };
         for subject in SUBJECTS {
-            if subject == "postgres-lz4" && row(subject).is_none() {
-                assert!(
-                    shown.contains(no_postgres) && said.contains(no_postgres),
-                    "{shown}{said}"
-                );
+            if let Some(why) = may_be_missing(subject).filter(|_| row(subject).is_none()) {
+                let why = format!("SKIPPED {subject}: {why}");
+                assert!(shown.contains(&why) && said.contains(&why), "{shown}{said}");
                 continue;
             }
             let row = row(subject).expect(subject);
@@ -111,6 +117,13 @@ fn every_subject_brings_back_every_record() {
         }
         for alike in ["sqlite-zstd", "lmdb"] {
             assert_eq!(bytes(alike), bytes("redb-zstd"), "each body is compressed on its own");
+        }
+        if cfg!(feature = "rocksdb") {
+            let versions = found["versions"].as_array().expect("versions");
+            let named = |version: &Value| version.as_str().is_some_and(|version| version.starts_with("RocksDB "));
+            assert!(versions.iter().any(named), "{versions:?}");
+            assert!(bytes("rocksdb-blocks") < bytes("rocksdb"), "{shown}");
+            assert!(bytes("rocksdb") < bytes("redb-zstd"), "{shown}");
         }
         // So few records are not worth a block.
         assert!(bytes("ddedup") < bytes("ddedup-living") && bytes("plain") <= bytes("plain-living"));

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::blocks::{Chunking, InBlocks};
 #[cfg(feature = "lmdb")]
 use super::lmdb::Lmdb;
-#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+#[cfg(not(all(feature = "lmdb", feature = "rocksdb", feature = "sqlite")))]
 use super::missing::Missing;
 use super::postgres::Postgres;
+#[cfg(feature = "rocksdb")]
+use super::rocks::Rocks;
 #[cfg(feature = "sqlite")]
 use super::sqlite;
 use super::store::Store;
@@ -43,6 +45,10 @@ pub(crate) enum Kind {
     SqliteBlocks,
     /// LMDB, each body compressed by zstd
     Lmdb,
+    /// RocksDB, blocks of 16 KiB compressed by zstd with a dictionary for each file
+    Rocksdb,
+    /// RocksDB, blocks of 256 KiB compressed by zstd
+    RocksdbBlocks,
     /// PostgreSQL, which compresses by lz4
     PostgresLz4,
     /// Bodies in blocks of 32 KiB, each compressed by zstd
@@ -100,6 +106,18 @@ impl Kind {
             Kind::Lmdb => Some(Box::new(Lmdb)),
             #[cfg(not(feature = "lmdb"))]
             Kind::Lmdb => missing("LMDB", "lmdb"),
+            #[cfg(feature = "rocksdb")]
+            Kind::Rocksdb => Some(Box::new(Rocks {
+                block_bytes: 16 << 10,
+                dictionary_bytes: 16 << 10,
+            })),
+            #[cfg(feature = "rocksdb")]
+            Kind::RocksdbBlocks => Some(Box::new(Rocks {
+                block_bytes: 256 << 10,
+                dictionary_bytes: 0,
+            })),
+            #[cfg(not(feature = "rocksdb"))]
+            Kind::Rocksdb | Kind::RocksdbBlocks => missing("RocksDB", "rocksdb"),
             Kind::PostgresLz4 => Some(Box::new(Postgres)),
             Kind::Blocks => blocks(Chunking::Whole, true),
             Kind::Trad4k => blocks(Chunking::Average4KiB, false),
@@ -123,7 +141,7 @@ impl Kind {
 }
 
 /// Returns a stand-in that says how to build this program with that software.
-#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+#[cfg(not(all(feature = "lmdb", feature = "rocksdb", feature = "sqlite")))]
 fn missing(name: &'static str, feature: &'static str) -> Option<Box<dyn Subject>> {
     Some(Box::new(Missing { name, feature }))
 }

@@ -8,12 +8,14 @@ mod kind;
 mod line;
 #[cfg(feature = "lmdb")]
 mod lmdb;
-#[cfg(not(all(feature = "lmdb", feature = "sqlite")))]
+#[cfg(not(all(feature = "lmdb", feature = "rocksdb", feature = "sqlite")))]
 mod missing;
-#[cfg(feature = "lmdb")]
+#[cfg(any(feature = "lmdb", feature = "rocksdb"))]
 mod ordered;
 mod postgres;
 mod results;
+#[cfg(feature = "rocksdb")]
+mod rocks;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stage;
