@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -1228,6 +1229,48 @@ fn with_much_to_compress() -> (Home, impl Fn() -> Child) {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let command = std::cell::RefCell::new(command);
     (home, move || command.borrow_mut().spawn().unwrap())
+}
+
+/// Returns what files take of the disk, bytes.
+fn size_of_files(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let size = |path: PathBuf| match path.metadata() {
+        Ok(found) if found.is_dir() => size_of_files(&path),
+        Ok(found) => 512 * found.blocks(),
+        Err(_) => 0, // it was just removed
+    };
+    entries.flatten().map(|entry| size(entry.path())).sum()
+}
+
+/// The body comes piece by piece, so what is killed has stored a part of it.
+#[test]
+fn a_killed_put_of_a_long_body_leaves_the_version_before() {
+    let home = Home::bare();
+    let first = noise(6 << 20, 1);
+    run_with(&mut records(&home, ["put", "long"]), &first);
+    let before = size_of_files(&home.path("store"));
+    for (seed, part) in [(2, 5 << 20), (3, 20 << 20)] {
+        let mut child = records(&home, ["put", "long"]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(&noise(part, seed)).unwrap();
+        wait_until("a part is stored", || {
+            size_of_files(&home.path("store")) > before + (2 << 20)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(run(&mut records(&home, ["get", "long"])).raw == first);
+        assert_eq!(ok(&home, ["versions", "long"]).lines().count(), 2, "one version");
+        ok(&home, ["verify"]);
+        ok(&home, ["compact"]);
+        let after = size_of_files(&home.path("store"));
+        assert!(after < before + (1 << 20), "{before} bytes before, {after} after");
+    }
+    let second = noise(6 << 20, 4);
+    run_with(&mut records(&home, ["put", "long"]), &second);
+    assert!(run(&mut records(&home, ["get", "long"])).raw == second);
+    assert!(run(&mut records(&home, ["get", "long@1"])).raw == first);
+    ok(&home, ["verify"]);
 }
 
 #[test]
