@@ -41,8 +41,8 @@ fn installed(tool: &str) -> bool {
     Command::new(tool).arg("--help").output().is_ok()
 }
 
-/// Returns a folder whose file system has little to write, and so is soon flushed: that is done before each command that
-/// is measured.
+/// Returns a folder whose file system has little to write, and so is soon flushed: that is done before each command
+/// that is measured.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(SHARED_MEMORY)
         .or_else(|_| tempfile::tempdir())
