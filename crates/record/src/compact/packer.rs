@@ -5,7 +5,7 @@
 //! or shares a small one, so that little else is decompressed to read it.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -132,6 +132,7 @@ pub(super) struct Worn {
 struct OpenFrame {
     frame: BlockFrameBuilder,
     records: Vec<(u64, Origin)>,
+    numbers: HashSet<u64>,
 }
 
 /// A compressed frame, and where its records were.
@@ -169,13 +170,26 @@ impl OpenFrame {
         OpenFrame {
             frame: BlockFrameBuilder::new(level),
             records: Vec::new(),
+            numbers: HashSet::new(),
         }
+    }
+
+    /// Adds the number of a record. Returns whether it was not there: a record that was read from its block may have
+    /// left that since, and be read once more. It would be found by its number twice. The one that is left out stays
+    /// where it is, if it is not outdated.
+    fn add(&mut self, number: u64, origin: Origin) -> bool {
+        let is_new = self.numbers.insert(number);
+        if is_new {
+            self.records.push((number, origin));
+        }
+        is_new
     }
 
     fn finish(&mut self) -> Result<FinishedFrame, Error> {
         let frame = self.frame.finish();
         let frame = frame.map_err(|error| Error::damaged(Table::Blocks, b"", error))?;
         let records = std::mem::take(&mut self.records);
+        self.numbers.clear();
         Ok(FinishedFrame { frame, records })
     }
 }
@@ -531,11 +545,13 @@ impl<'c> Packer<'c> {
 
     fn add(&mut self, kind: Kind, window: &Window, place: usize) {
         let (item, record) = window.item(place);
+        let frame = self.frame(kind);
+        if !frame.add(item.number, item.origin) {
+            return;
+        }
+        frame.frame.push(item.number, record);
         self.done.records += 1;
         self.done.bytes_before += record.len() as u64;
-        let frame = self.frame(kind);
-        frame.frame.push(item.number, record);
-        frame.records.push((item.number, item.origin));
     }
 
     /// Gives the only record of a window a frame of its own if it is long.
@@ -549,12 +565,14 @@ impl<'c> Packer<'c> {
         if self.frame(kind).frame.bytes() + record.len() > most && !self.frame(kind).frame.is_empty() {
             self.finish_frame(kind)?;
         }
-        self.done.records += 1;
-        self.done.bytes_before += record.len() as u64;
-        let is_long = record.len() >= LONG_BYTES;
+        let (bytes, is_long) = (record.len() as u64, record.len() >= LONG_BYTES);
         let frame = self.frame(kind);
+        if !frame.add(item.number, item.origin) {
+            return Ok(());
+        }
         frame.frame.push_owned(item.number, record);
-        frame.records.push((item.number, item.origin));
+        self.done.records += 1;
+        self.done.bytes_before += bytes;
         if is_long { self.finish_frame(kind) } else { Ok(()) }
     }
 
@@ -663,4 +681,25 @@ fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bo
         Body::Delta { .. } | Body::Deleted => return Ok(false),
     }
     lookup::is_latest(read, &key_of(record.namespace, record.key), number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise an outdated form of it could be found by its number: as a delta that is not counted any more.
+    #[test]
+    fn a_record_is_in_a_frame_once() {
+        let mut frame = OpenFrame::new(LEVEL);
+        let place = Place { block: 3, frame: 0 };
+        assert!(frame.add(7, Origin::Block(place)));
+        assert!(!frame.add(7, Origin::Single([0; _])));
+        assert!(frame.add(8, Origin::Single([0; _])));
+        let numbers: Vec<u64> = frame.records.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [7, 8]);
+        frame.records.clear();
+        frame.frame.push(7, b"record");
+        frame.finish().unwrap();
+        assert!(frame.add(7, Origin::Single([0; _])), "the next frame may have it");
+    }
 }
