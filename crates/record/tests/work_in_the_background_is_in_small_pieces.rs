@@ -32,9 +32,10 @@ struct Counts {
     removed_at_once: AtomicU64,
     /// The threads that have taken snapshots, and the nice value of each.
     threads: Mutex<BTreeMap<String, i64>>,
-    /// Whether each read of the keeper's usual thread takes a millisecond, as if others left it little of the
-    /// processors.
-    is_keeper_starved: AtomicBool,
+    /// A thread whose snapshots and reads take a millisecond each, as if others left it little of the processors.
+    starved: Mutex<&'static str>,
+    /// How many these were.
+    starved_reads: AtomicU64,
 }
 
 impl Counts {
@@ -49,8 +50,9 @@ impl Counts {
     }
 
     fn starve(&self) {
-        if self.is_keeper_starved.load(Ordering::SeqCst) && std::thread::current().name() == Some("ibid-compact") {
+        if std::thread::current().name() == Some(*self.starved.lock().unwrap()) {
             std::thread::sleep(Duration::from_millis(1));
+            self.starved_reads.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
@@ -81,6 +83,7 @@ impl Drop for CountingSnapshot {
 impl Engine for Counting {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
         self.counts.note_thread();
+        self.counts.starve();
         let snapshot = self.engine.snapshot()?;
         self.counts.snapshots.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(CountingSnapshot {
@@ -330,7 +333,7 @@ fn writers_wait_for_no_thread_that_yields_to_others() {
         .with_compacting(Compacting::default().with_recent_bytes(128 << 10))
         .with_encoding(options().encoding.with_lag_bytes_max(LAG_BYTES.into()));
     let (store, counts) = open(folder.path(), options, None);
-    counts.is_keeper_starved.store(true, Ordering::SeqCst);
+    *counts.starved.lock().unwrap() = "ibid-compact";
     let log = store.namespace("log", Versions::Latest).unwrap();
     let put = |keys: std::ops::Range<u32>| {
         for key in keys {
@@ -349,4 +352,30 @@ fn writers_wait_for_no_thread_that_yields_to_others() {
     let nice = |name: &str| threads.get(name).copied();
     assert!(nice("ibid-compact") > nice(own.name().unwrap()), "{threads:?}");
     assert_eq!(nice("ibid-catch-up"), nice(own.name().unwrap()), "{threads:?}");
+}
+
+/// After `kill -9` there may be 256 MiB of bodies that are not encoded. A program that stores one record must not wait
+/// for all of them.
+#[test]
+fn a_store_that_is_closed_encodes_no_more_records() {
+    let folder = folder();
+    fill(&open(folder.path(), options(), None).0, 0);
+    let (store, counts) = open(folder.path(), options().with_encoding(Encoding::default()), None);
+    *counts.starved.lock().unwrap() = "ibid-encode";
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    pages.put(b"one", b"more").unwrap();
+    // It looks at the fourth record by then, or a later one.
+    while counts.starved_reads.load(Ordering::SeqCst) < 20 {
+        std::thread::yield_now();
+    }
+    drop((store, pages));
+    let (store, _) = open(folder.path(), options(), None);
+    let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(found.namespaces[0].unencoded > 0, "all records were encoded");
+    drop(store);
+    // The next opening goes on.
+    let (store, _) = open(folder.path(), options().with_encoding(Encoding::default()), None);
+    store.finish_encoding().unwrap();
+    let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(found.namespaces[0].unencoded, 0);
 }
