@@ -299,8 +299,8 @@ impl<'c> Packer<'c> {
         Ok(*self.last_block)
     }
 
-    /// Returns the blocks that are not worth keeping, ascending. Those that no record is in are removed with the others.
-    /// Reads only the heads of all.
+    /// Returns the blocks that are not worth keeping, ascending. Those that no record is in are removed with the
+    /// others. Reads only the heads of all.
     pub(super) fn worn_blocks(&mut self) -> Result<VecDeque<Worn>, Error> {
         let read = self.engine.snapshot()?;
         let used = block::records_by_block(&*read)?;
