@@ -34,6 +34,10 @@ const WORTH_BYTES: usize = 256 << 10;
 const WORN_PART_IDLE: u64 = 16;
 const WORN_PART: u64 = 6;
 const WORN_RECENT: u64 = 2;
+/// Another keeper takes over at this pressure: three quarters of the bodies wait that may.
+const TAKEN_OVER: f64 = 0.5;
+/// So many times the recent bytes are in memory at once while they are compressed.
+const WINDOW_RECENT: usize = 2;
 /// Blocks that are compressed anew in one step have so many times the recent bytes.
 const WORN_AT_ONCE: u64 = 4;
 
@@ -104,7 +108,7 @@ impl Keeper {
         while !self.activity.rest(tick) {
             let bytes = self.activity.bytes();
             let is_idle = self.activity.is_idle(self.settings.idle_after);
-            let do_writers_wait = self.activity.pressure_on_keeper() > 0.0;
+            let do_writers_wait = self.activity.pressure_on_keeper() > TAKEN_OVER;
             if do_writers_wait != (self.works_for == KeptFor::Writers) {
                 if !do_writers_wait && is_idle && self.activity.wait(bytes) {
                     return;
@@ -185,6 +189,7 @@ impl Keeper {
         // A keeper that can't keep up compresses in a fifth of the time.
         let occasion = match self.works_for {
             KeptFor::Writers => Occasion::Hurry,
+            KeptFor::Later | KeptFor::Caller if !is_idle && self.activity.pressure_on_keeper() > 0.0 => Occasion::Hurry,
             KeptFor::Later | KeptFor::Caller => Occasion::Background,
         };
         let mut packer = Packer::new(
@@ -195,6 +200,7 @@ impl Keeper {
             occasion,
             &mut go_on,
         );
+        packer.set_window_bytes(WINDOW_RECENT * self.settings.recent_bytes);
         if progress.worn.is_empty() && self.are_blocks_worn(progress, moved_out, is_idle) {
             progress.worn = packer.worn_blocks()?;
             if !packer.has_ended() {
@@ -271,12 +277,12 @@ impl Pace<'_> {
     fn rest(&mut self) -> ControlFlow<()> {
         let worked = self.began.elapsed();
         let percent = u32::from(self.settings.percent.clamp(1, 100));
-        let do_writers_wait = self.activity.pressure_on_keeper() > 0.0;
-        if do_writers_wait && self.works_for == KeptFor::Later {
+        let pressure = self.activity.pressure_on_keeper();
+        if pressure > TAKEN_OVER && self.works_for == KeptFor::Later {
             return ControlFlow::Break(());
         }
         // Those who wait gain nothing by pauses.
-        let is_waited_for = self.activity.is_hurried() || do_writers_wait;
+        let is_waited_for = self.activity.is_hurried() || pressure > 0.0;
         let is_alone = is_waited_for || self.activity.is_idle(self.settings.idle_after);
         let pause = match is_alone {
             true => Duration::ZERO,

@@ -15,7 +15,7 @@ use ibid_format::record::{
 };
 
 use super::Compaction;
-use super::window::{Item, Window};
+use super::window::{Item, WINDOW_BYTES, Window};
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::read::frames::head_of;
@@ -213,7 +213,7 @@ impl<'c> Packer<'c> {
             ended: false,
             occasion,
             damage: None,
-            window: Window::default(),
+            window: Window::new(WINDOW_BYTES),
             is_long_next: false,
             old_frame: OpenFrame::new(occasion.level()),
             latest_frame: OpenFrame::new(occasion.level()),
@@ -247,6 +247,11 @@ impl<'c> Packer<'c> {
     /// Bytes of the records that it has read and not compressed yet.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.window.bytes()
+    }
+
+    /// Has no more than so many bytes of records in memory at once, and a few times as many if one is longer.
+    pub(super) fn set_window_bytes(&mut self, bytes_max: usize) {
+        self.window = Window::new(bytes_max);
     }
 
     /// Has no block keep a record that has its place elsewhere, because it may have been purged.
@@ -504,7 +509,7 @@ impl<'c> Packer<'c> {
 
     /// Compresses the records of the window.
     pub(super) fn compress_window(&mut self) -> Result<(), Error> {
-        let window = match std::mem::take(&mut self.window).into_only() {
+        let window = match self.window.take().into_only() {
             Ok((item, record)) => return self.add_only(&item, record),
             Err(window) => window,
         };

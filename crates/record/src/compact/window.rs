@@ -8,20 +8,23 @@ use crate::engine::Table;
 use crate::error::Error;
 use crate::write::request::Origin;
 
-/// Bytes of records that are ordered together.
-const WINDOW_BYTES: usize = 32 << 20;
-/// Records that are ordered together.
-const WINDOW_RECORDS: usize = 1 << 16;
+/// Most bytes of records that are ordered together.
+pub(super) const WINDOW_BYTES: usize = 32 << 20;
+/// The same of the smallest window: with less, similar records would not be in the same.
+const WINDOW_BYTES_MIN: usize = 1 << 20;
+/// Of records that are ordered together there is at most one for so many bytes that there may be of them: the shorter
+/// they are, the more memory the rest takes.
+const BYTES_PER_RECORD: usize = 512;
 /// Bytes of latest versions that resemble each other and are compressed together.
 const SIMILAR_FRAME_BYTES: usize = 64 << 10;
 /// Features that two latest versions share to count as similar.
 const SIMILAR_FEATURES: usize = 2;
 
 /// Records that are compressed together.
-#[derive(Default)]
 pub(super) struct Window {
     items: Vec<Item>,
     bytes: Vec<u8>,
+    bytes_max: usize,
 }
 
 /// A record of a window.
@@ -38,6 +41,21 @@ pub(super) struct Item {
 }
 
 impl Window {
+    /// Returns an empty window for so many bytes of records, within the limits.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Window {
+            items: Vec::new(),
+            bytes: Vec::new(),
+            bytes_max: bytes_max.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES),
+        }
+    }
+
+    /// Takes everything out of it.
+    pub(super) fn take(&mut self) -> Self {
+        let next = Window::new(self.bytes_max);
+        std::mem::replace(self, next)
+    }
+
     /// Adds a record. `is_latest` is for the latest version of a key that is stored whole or as a copy of another.
     pub(super) fn push(
         &mut self,
@@ -89,7 +107,7 @@ impl Window {
 
     /// Returns whether it has as many records, or bytes of them, as are ordered together.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= WINDOW_BYTES || self.items.len() >= WINDOW_RECORDS
+        self.bytes.len() >= self.bytes_max || self.items.len() > self.bytes_max / BYTES_PER_RECORD
     }
 
     /// Returns the places of the latest versions, in groups that resemble each other.
@@ -146,5 +164,39 @@ impl Window {
             }
         }
         order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes records with bodies of this length until the window is full. Returns how many they were.
+    fn pushed(bytes_max: usize, length: usize) -> usize {
+        let mut window = Window::new(bytes_max);
+        let body = vec![7; length];
+        let record = Record {
+            namespace: 1,
+            key: b"key",
+            version: 1,
+            body: Body::Whole(&body),
+        };
+        let mut count = 0;
+        while !window.is_full() {
+            window
+                .push(count as u64 + 1, &record, true, Origin::Single([0; _]))
+                .unwrap();
+            count += 1;
+        }
+        assert!(window.take().is_full() && !window.is_full());
+        count
+    }
+
+    #[test]
+    fn it_is_full_when_it_takes_its_memory() {
+        assert!((7..=8).contains(&pushed(4 << 20, 512 << 10)));
+        assert_eq!(pushed(4 << 20, 10), (4 << 20) / 512 + 1);
+        assert_eq!(pushed(usize::MAX, 1 << 20), pushed(WINDOW_BYTES, 1 << 20));
+        assert_eq!(pushed(0, 10), pushed(WINDOW_BYTES_MIN, 10));
     }
 }
