@@ -11,7 +11,6 @@
 //! set back holds retention up. A version that is dated in the future is kept until its time has come, and as long as
 //! any other after that.
 
-use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -246,16 +245,18 @@ pub(crate) fn each_expiring(
     each: &mut dyn FnMut(Expiring) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     for namespace in retaining(read)? {
-        let mut found = Walk::new(&namespace, clock.as_millis());
-        while let Some(Found { key, versions, .. }) = found.next(read)? {
-            let namespace = namespace.name.clone();
-            let expiring = Expiring {
-                namespace,
-                key,
-                versions,
-            };
-            if each(expiring).is_break() {
-                return Ok(());
+        let mut walk = Walk::new(&namespace, clock.as_millis());
+        while let Some(page) = walk.next_page(read)? {
+            for Found { key, versions, .. } in page {
+                let namespace = namespace.name.clone();
+                let expiring = Expiring {
+                    namespace,
+                    key,
+                    versions,
+                };
+                if each(expiring).is_break() {
+                    return Ok(());
+                }
             }
         }
     }
@@ -275,7 +276,6 @@ struct Walk<'n> {
     namespace: &'n StoredNamespace,
     clock: u64,
     after: Option<Vec<u8>>,
-    found: VecDeque<Found>,
     /// The last time of a version that was seen.
     newest: u64,
 }
@@ -286,22 +286,15 @@ impl<'n> Walk<'n> {
             namespace,
             clock,
             after: Some(key_of(namespace.number, b"")),
-            found: VecDeque::new(),
             newest: 0,
         }
     }
 
-    fn next(&mut self, read: &dyn Snapshot) -> Result<Option<Found>, Error> {
-        while self.found.is_empty() {
-            let Some(after) = self.after.take() else {
-                return Ok(None);
-            };
-            self.read_page(read, after)?;
-        }
-        Ok(self.found.pop_front())
-    }
-
-    fn read_page(&mut self, read: &dyn Snapshot, after: Vec<u8>) -> Result<(), Error> {
+    /// Looks at the next keys, and returns what is no longer kept of them; [`None`] if there are no more keys.
+    fn next_page(&mut self, read: &dyn Snapshot) -> Result<Option<Vec<Found>>, Error> {
+        let Some(after) = self.after.take() else {
+            return Ok(None);
+        };
         let mut page = Vec::with_capacity(PAGE);
         let mut damage = None;
         let mut each = |stored_key: &[u8], value: &[u8]| {
@@ -329,13 +322,14 @@ impl<'n> Walk<'n> {
         if page.len() == PAGE {
             self.after = page.last().map(|(key, _)| key_of(self.namespace.number, key));
         }
+        let mut found = Vec::new();
         for (key, entry) in page {
             self.newest = self.newest.max(entry.time);
-            if let Some(found) = expiring(read, self.namespace, &key, &entry, self.clock)? {
-                self.found.extend(found.in_parts());
+            if let Some(expiring) = expiring(read, self.namespace, &key, &entry, self.clock)? {
+                found.extend(expiring.in_parts());
             }
         }
-        Ok(())
+        Ok(Some(found))
     }
 }
 
@@ -361,7 +355,7 @@ pub(crate) fn last_known(read: &dyn Snapshot) -> Result<Option<Time>, Error> {
     for namespace in retaining(read)? {
         // Nothing expires at the beginning of time.
         let mut walk = Walk::new(&namespace, 0);
-        while walk.next(read)?.is_some() {}
+        while walk.next_page(read)?.is_some() {}
         newest = newest.max(walk.newest);
     }
     Ok(Time::stored(newest))
@@ -438,29 +432,38 @@ impl Sweeper {
 
     /// Removes what namespaces do not keep at a time, in small commits. Shows each of it before.
     pub(crate) fn sweep(&self, clock: Time, each: &mut dyn FnMut(Expiring) -> ControlFlow<()>) -> Result<(), Error> {
-        let snapshot = self.engine.snapshot()?;
-        for namespace in retaining(&*snapshot)? {
+        let namespaces = retaining(&*self.engine.snapshot()?)?;
+        for namespace in namespaces {
             let mut walk = Walk::new(&namespace, clock.as_millis());
             let (mut found, mut versions) = (Vec::new(), 0);
-            while let Some(next) = walk.next(&*snapshot)? {
-                let expiring = Expiring {
-                    namespace: namespace.name.clone(),
-                    key: next.key.clone(),
-                    versions: next.versions.clone(),
-                };
-                if each(expiring).is_break() {
-                    return self.remove(&namespace, found, clock);
-                }
-                versions += next.versions();
-                found.push(next);
-                if found.len() == KEYS_PER_COMMIT || versions >= VERSIONS_PER_COMMIT {
-                    self.remove(&namespace, std::mem::take(&mut found), clock)?;
-                    versions = 0;
+            // A snapshot for each page: as long as there is one, an engine may need more and more space.
+            while let Some(page) = self.next_page(&mut walk)? {
+                for next in page {
+                    let expiring = Expiring {
+                        namespace: namespace.name.clone(),
+                        key: next.key.clone(),
+                        versions: next.versions.clone(),
+                    };
+                    if each(expiring).is_break() {
+                        return self.remove(&namespace, found, clock);
+                    }
+                    versions += next.versions();
+                    found.push(next);
+                    if found.len() == KEYS_PER_COMMIT || versions >= VERSIONS_PER_COMMIT {
+                        self.remove(&namespace, std::mem::take(&mut found), clock)?;
+                        versions = 0;
+                    }
                 }
             }
             self.remove(&namespace, found, clock)?;
         }
         Ok(())
+    }
+
+    /// Returns what is no longer kept of the next keys of a namespace.
+    fn next_page(&self, walk: &mut Walk<'_>) -> Result<Option<Vec<Found>>, Error> {
+        let snapshot = self.engine.snapshot()?;
+        walk.next_page(&*snapshot)
     }
 
     /// Removes what was found in a namespace.

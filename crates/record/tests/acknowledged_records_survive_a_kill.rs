@@ -154,7 +154,8 @@ fn killed_again_and_again(engine: &str) {
             "batch {synced} was acknowledged as synced; {done} are there"
         );
         assert_same(&store.snapshot().unwrap(), &open_spaces(&store), &model_after(done));
-        assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
+        let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{found:?}");
     }
 }
 

@@ -38,8 +38,8 @@ struct State {
     committed: Instant,
     /// How many bytes were committed when which number was the next: a mark for each MiB that is not packed.
     marks: VecDeque<(u64, u64)>,
-    /// Whether the keeper waits for a commit.
-    waits: bool,
+    /// How many keepers wait for a commit.
+    waiting: usize,
     ended: bool,
     /// Whether nothing is encoded any more.
     has_no_encoder: bool,
@@ -67,7 +67,7 @@ impl Activity {
             state: Mutex::new(State {
                 committed: Instant::now(),
                 marks: VecDeque::from([(0, next)]),
-                waits: false,
+                waiting: 0,
                 ended: false,
                 has_no_encoder: false,
                 has_no_keeper: false,
@@ -90,7 +90,7 @@ impl Activity {
             state.marks.push_back((now, next));
         }
         state.committed = Instant::now();
-        if state.waits {
+        if state.waiting > 0 {
             self.came.notify_all();
         }
     }
@@ -226,11 +226,11 @@ impl Activity {
     /// has come.
     pub(crate) fn wait(&self, bytes: u64) -> bool {
         let mut state = self.state();
-        state.waits = true;
+        state.waiting += 1;
         let nothing_new = |state: &mut State| !state.ended && self.bytes() == bytes;
         let waited = self.came.wait_while(state, nothing_new);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waits = false;
+        state.waiting -= 1;
         state.ended
     }
 

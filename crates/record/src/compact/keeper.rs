@@ -3,14 +3,18 @@
 //! It moves records into blocks once they have come to rest, compresses blocks anew of which little is left, and gives
 //! unused space back. While others write it takes a stated part of a processor; once they have paused, it does the
 //! rest.
+//!
+//! Its thread yields to all others on the machine. If these leave it nothing, what it has not done grows until writers
+//! have to wait for it. Then another thread takes over, which does not yield.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ibid_format::record::{EncoderWatermark, WATERMARK_KEY};
 
-use super::packer::{BlockNumbers, Occasion, Packer};
+use super::packer::{BlockNumbers, Occasion, Packer, Worn};
 use super::{Activity, Compacting};
 use crate::encode::yield_to_others;
 use crate::engine::{Engine, Snapshot, Table};
@@ -30,18 +34,34 @@ const WORTH_BYTES: usize = 256 << 10;
 const WORN_PART_IDLE: u64 = 16;
 const WORN_PART: u64 = 6;
 const WORN_RECENT: u64 = 2;
+/// Another keeper takes over at this pressure: three quarters of the bodies wait that may.
+const TAKEN_OVER: f64 = 0.5;
+/// Blocks that are compressed anew in one step have so many times the recent bytes.
+const WORN_AT_ONCE: u64 = 4;
+
+/// For whom a keeper works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptFor {
+    /// For nobody who waits. It ends what it does when writers have to wait.
+    Later,
+    /// For writers that have to wait.
+    Writers,
+    /// For a caller that waits until all is done.
+    Caller,
+}
 
 pub(crate) struct Keeper {
+    pub(crate) works_for: KeptFor,
     pub(crate) settings: Compacting,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) records: Arc<Records>,
     pub(crate) numbers: Arc<BlockNumbers>,
     pub(crate) writer: WriterHandle,
     pub(crate) activity: Arc<Activity>,
-    pub(crate) progress: KeeperProgress,
+    pub(crate) progress: Arc<Mutex<KeeperProgress>>,
 }
 
-/// What a keeper has done.
+/// What keepers have done and found.
 #[derive(Debug, Default)]
 pub(crate) struct KeeperProgress {
     /// How many bytes were committed when records were moved last.
@@ -49,6 +69,9 @@ pub(crate) struct KeeperProgress {
     /// How many bytes had left their blocks when these were looked through last, and how many were in blocks; [`None`]
     /// before the first time.
     looked_at: Option<(u64, u64)>,
+    /// Blocks that were found not worth keeping then, and are still to be compressed anew. In a large store these are
+    /// many, and new records must not wait for all of them.
+    worn: VecDeque<Worn>,
 }
 
 impl Keeper {
@@ -56,12 +79,24 @@ impl Keeper {
     pub(crate) fn settle(mut self) -> Result<(), Error> {
         let activity = self.activity.clone();
         let _hurried = activity.hurry();
-        self.step(self.activity.bytes(), true).map(drop)
+        loop {
+            self.step(self.activity.bytes(), true)?;
+            if self.progress().worn.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, KeeperProgress> {
+        // Whatever it says, no record is lost by it.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Works until the store closes or the engine fails. The store works without it, and only grows.
     pub(crate) fn run(mut self) {
-        yield_to_others();
+        if self.works_for == KeptFor::Later {
+            yield_to_others();
+        }
         self.work();
         self.activity.has_no_keeper();
     }
@@ -71,6 +106,13 @@ impl Keeper {
         while !self.activity.rest(tick) {
             let bytes = self.activity.bytes();
             let is_idle = self.activity.is_idle(self.settings.idle_after);
+            let do_writers_wait = self.activity.pressure_on_keeper() > TAKEN_OVER;
+            if do_writers_wait != (self.works_for == KeptFor::Writers) {
+                if !do_writers_wait && is_idle && self.activity.wait(bytes) {
+                    return;
+                }
+                continue;
+            }
             match self.step(bytes, is_idle) {
                 // Nothing more can be done until something is committed.
                 Ok(true) if is_idle && self.activity.wait(bytes) => return,
@@ -87,30 +129,34 @@ impl Keeper {
         }
     }
 
-    /// Does what there is to do. Returns whether that was all.
+    /// Does what there is to do, and a part of what is left of earlier steps. Returns whether that was all.
     fn step(&mut self, bytes: u64, is_idle: bool) -> Result<bool, Error> {
-        let is_due = bytes - self.progress.packed_at >= self.settings.recent_bytes as u64 / 2;
-        if !is_idle && !is_due {
-            return Ok(false);
-        }
-        self.progress.packed_at = bytes;
-        // To the end: another one's snapshot would stand in the way of giving space back.
+        // To the end: no other one may make blocks or give space back meanwhile.
         let numbers = self.numbers.clone();
         let mut numbers = numbers.lock();
+        let progress = self.progress.clone();
+        let progress = &mut *progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = bytes.saturating_sub(progress.packed_at) >= self.settings.recent_bytes as u64 / 2;
+        let do_writers_wait = self.works_for == KeptFor::Writers;
+        if !is_idle && !is_due && !do_writers_wait && progress.worn.is_empty() {
+            return Ok(false);
+        }
+        progress.packed_at = bytes;
         let snapshot = self.engine.snapshot()?;
         let examined = self.examined(&*snapshot)?;
         drop(snapshot);
         let recent_from = match is_idle {
-            true => u64::MAX,
+            // Not what comes meanwhile, of which there may be no end.
+            true => self.activity.next(),
             false => self.activity.recent_from(self.settings.recent_bytes as u64),
         };
         let below = recent_from.min(examined);
-        let is_packed = self.pack(below, is_idle, &mut numbers)?;
+        let is_packed = self.pack(below, is_idle, &mut numbers, progress)?;
         self.reclaim(is_idle)?;
         if is_packed {
             self.activity.was_packed(below);
         }
-        Ok(examined >= self.activity.next())
+        Ok(examined >= self.activity.next() && progress.worn.is_empty())
     }
 
     /// Returns the first record that is not moved because the encoder has not examined it.
@@ -126,56 +172,68 @@ impl Keeper {
         Ok(watermark.next)
     }
 
-    /// Moves the records before `below` into blocks, if there are enough. Returns whether it came to the end.
-    fn pack(&mut self, below: u64, is_idle: bool, numbers: &mut u64) -> Result<bool, Error> {
+    /// Moves the records before `below` into blocks, if there are enough, together with those of some worn blocks.
+    /// Returns whether it came to the end.
+    fn pack(
+        &mut self,
+        below: u64,
+        is_idle: bool,
+        numbers: &mut u64,
+        progress: &mut KeeperProgress,
+    ) -> Result<bool, Error> {
         let moved_out = self.records.moved_out();
-        let is_worn = self.are_blocks_worn(moved_out, is_idle);
-        let snapshot = self.engine.snapshot()?;
-        let mut pace = Pace::new(&self.activity, self.settings);
+        let mut pace = self.pace();
         let mut go_on = || pace.rest();
         // A keeper that can't keep up compresses in a fifth of the time.
-        let occasion = match !is_idle && self.activity.pressure_on_keeper() > 0.0 {
-            true => Occasion::Hurry,
-            false => Occasion::Background,
+        let occasion = match self.works_for {
+            KeptFor::Writers => Occasion::Hurry,
+            KeptFor::Later | KeptFor::Caller if !is_idle && self.activity.pressure_on_keeper() > 0.0 => Occasion::Hurry,
+            KeptFor::Later | KeptFor::Caller => Occasion::Background,
         };
         let mut packer = Packer::new(
-            &*snapshot,
+            &*self.engine,
             &self.records,
             numbers,
             &self.writer,
             (occasion, self.settings.window_bytes),
             &mut go_on,
         );
-        let freed = if is_worn {
-            let worn = packer.read_worn_blocks()?;
-            self.progress.looked_at = Some((moved_out, packer.bytes_in_blocks()));
-            worn
-        } else {
-            Vec::new()
-        };
+        if progress.worn.is_empty() && self.are_blocks_worn(progress, moved_out, is_idle) {
+            progress.worn = packer.worn_blocks()?;
+            if !packer.has_ended() {
+                progress.looked_at = Some((moved_out, packer.bytes_in_blocks()));
+            }
+        }
+        let worn_bytes = WORN_AT_ONCE * self.settings.recent_bytes as u64;
+        let mut worn = packer.read_worn_blocks(&mut progress.worn, worn_bytes.max(1))?;
         // Those that are stored whole may still become deltas, and leave a hole in their block.
         let with_whole = is_idle || packer.whole_bytes(below)? > self.settings.recent_bytes as u64;
         let mut after = 0;
         while !packer.has_ended()
             && let Some(last) = packer.read_window(after, below, with_whole)?
         {
-            if freed.is_empty() && packer.waiting_bytes() < WORTH_BYTES && !packer.is_long_next() {
+            if worn.is_empty() && packer.waiting_bytes() < WORTH_BYTES && !packer.is_long_next() {
                 break; // they wait for others
             }
             after = last;
             packer.compress_window()?;
         }
-        if after > 0 || !freed.is_empty() {
+        if after > 0 || !worn.is_empty() {
             packer.finish()?;
         }
         let has_ended = packer.has_ended();
-        packer.remove_blocks(freed)?;
+        if has_ended {
+            // Of these it is not known which are done. The others are not there any more next time.
+            worn.append(&mut progress.worn);
+            progress.worn = worn;
+        }
+        packer.remove_blocks()?;
         Ok(!has_ended)
     }
 
     /// Whether it is worth looking through the blocks.
-    fn are_blocks_worn(&self, moved_out: u64, is_idle: bool) -> bool {
-        let (before, in_blocks) = match self.progress.looked_at {
+    fn are_blocks_worn(&self, progress: &KeeperProgress, moved_out: u64, is_idle: bool) -> bool {
+        let (before, in_blocks) = match progress.looked_at {
             Some(looked_at) => looked_at,
             None if is_idle => return self.activity.bytes() > 0,
             None => (0, 0),
@@ -187,9 +245,18 @@ impl Keeper {
         moved_out > before + allowed
     }
 
+    fn pace(&self) -> Pace<'_> {
+        Pace {
+            activity: &self.activity,
+            settings: self.settings,
+            works_for: self.works_for,
+            began: Instant::now(),
+        }
+    }
+
     /// Gives unused space back.
     fn reclaim(&self, is_idle: bool) -> Result<(), Error> {
-        let mut pace = Pace::new(&self.activity, self.settings);
+        let mut pace = self.pace();
         Ok(self.engine.reclaim(is_idle, &mut |_| pace.rest())?)
     }
 }
@@ -198,24 +265,21 @@ impl Keeper {
 struct Pace<'a> {
     activity: &'a Activity,
     settings: Compacting,
+    works_for: KeptFor,
     began: Instant,
 }
 
-impl<'a> Pace<'a> {
-    fn new(activity: &'a Activity, settings: Compacting) -> Self {
-        Pace {
-            activity,
-            settings,
-            began: Instant::now(),
-        }
-    }
-
+impl Pace<'_> {
     /// Pauses, if others write, for as long as the stated part of a processor demands. It may be the end.
     fn rest(&mut self) -> ControlFlow<()> {
         let worked = self.began.elapsed();
         let percent = u32::from(self.settings.percent.clamp(1, 100));
-        // Writers that have to wait gain nothing by it.
-        let is_waited_for = self.activity.is_hurried() || self.activity.pressure_on_keeper() > 0.0;
+        let pressure = self.activity.pressure_on_keeper();
+        if pressure > TAKEN_OVER && self.works_for == KeptFor::Later {
+            return ControlFlow::Break(());
+        }
+        // Those who wait gain nothing by pauses.
+        let is_waited_for = self.activity.is_hurried() || pressure > 0.0;
         let is_alone = is_waited_for || self.activity.is_idle(self.settings.idle_after);
         let pause = match is_alone {
             true => Duration::ZERO,

@@ -12,13 +12,14 @@ use std::ops::ControlFlow;
 use ibid_delta::Interval;
 
 pub(crate) use self::activity::Activity;
-pub(crate) use self::keeper::{Keeper, KeeperProgress};
+pub(crate) use self::keeper::{Keeper, KeptFor};
 pub(crate) use self::packer::BlockNumbers;
 use self::packer::{Occasion, Packer};
 use self::rebase::rebase;
 pub use self::settings::Compacting;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::read::lookup;
 use crate::read::records::Records;
 use crate::write::handle::WriterHandle;
 use crate::write::references;
@@ -57,17 +58,20 @@ pub(crate) fn compact(
     let purged_for_log = rebase(engine, records, writer, interval)?;
     let snapshot = engine.snapshot()?;
     let purges = references::purged_mark(&*snapshot)?;
+    // Not what is committed meanwhile, of which there may be no end.
+    let below = lookup::next(&*snapshot)?.record;
+    drop(snapshot);
     let mut go_on = || ControlFlow::Continue(());
     let how = (Occasion::Request, window_bytes);
-    let mut packer = Packer::new(&*snapshot, records, &mut numbers, writer, how, &mut go_on);
+    let mut packer = Packer::new(engine, records, &mut numbers, writer, how, &mut go_on);
     if purges.is_some() {
         packer.free_all();
     }
-    let freed = packer.read_worn_blocks()?;
-    let is_complete = packer.pack_all(progress)?;
+    let mut worn = packer.worn_blocks()?;
+    packer.read_worn_blocks(&mut worn, u64::MAX)?;
+    let is_complete = packer.pack_all(below, progress)?;
     packer.finish()?;
-    let (done, damage) = packer.remove_blocks(freed)?;
-    drop(snapshot);
+    let (done, damage) = packer.remove_blocks()?;
     engine.compact()?;
     let mut done = Compaction { purged_for_log, ..done };
     if let Some(purges) = purges.filter(|_| is_complete) {

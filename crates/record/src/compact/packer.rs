@@ -5,6 +5,7 @@
 //! or shares a small one, so that little else is decompressed to read it.
 
 use std::cmp::Reverse;
+use std::collections::{HashSet, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,14 +16,14 @@ use ibid_format::record::{
 
 use super::Compaction;
 use super::window::{Item, Window};
-use crate::engine::{Direction, Snapshot, Table};
+use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::read::frames::head_of;
 use crate::read::lookup;
 use crate::read::records::Records;
 use crate::write::block;
 use crate::write::handle::WriterHandle;
-use crate::write::request::{Command, Durability, MovedRecord, NewBlock, Origin};
+use crate::write::request::{Command, Durability, FreedBlocks, MovedRecord, NewBlock, Origin};
 
 /// Bytes of a block. With what an engine stores beside it, it fills a page of 128 KiB.
 const BLOCK_BYTES: usize = (128 << 10) - 64;
@@ -46,6 +47,8 @@ const LEVEL_IN_A_HURRY: i32 = 3;
 const USE_PERCENT_MIN: u64 = 93;
 /// The same while writers wait for the keeper.
 const USE_PERCENT_MIN_IN_A_HURRY: u64 = 50;
+/// Heads of blocks that are read from one snapshot, without a pause.
+const HEADS: usize = 16;
 /// So many short blocks are worth merging in the background.
 const SHORT_BLOCKS: usize = 32;
 
@@ -90,9 +93,10 @@ impl Occasion {
     }
 }
 
-/// Moves records into blocks.
+/// Moves records into blocks. It has no snapshot while it compresses or writes: as long as there is one, an engine may
+/// need more and more space for what others change.
 pub(super) struct Packer<'c> {
-    read: &'c dyn Snapshot,
+    engine: &'c dyn Engine,
     records: &'c Records,
     last_block: &'c mut u64,
     writer: &'c WriterHandle,
@@ -111,13 +115,24 @@ pub(super) struct Packer<'c> {
     bytes_in_blocks: u64,
     /// Whether no block may keep a record that has its place elsewhere, because it may have been purged.
     frees_all: bool,
+    /// Blocks whose records are moved elsewhere.
+    freed: FreedBlocks,
     done: Compaction,
+}
+
+/// A block that is not worth keeping.
+#[derive(Debug)]
+pub(super) struct Worn {
+    block: u64,
+    /// About how many bytes of records it still has, before compression.
+    bytes: u64,
 }
 
 /// A frame that is being filled.
 struct OpenFrame {
     frame: BlockFrameBuilder,
     records: Vec<(u64, Origin)>,
+    numbers: HashSet<u64>,
 }
 
 /// A compressed frame, and where its records were.
@@ -155,21 +170,34 @@ impl OpenFrame {
         OpenFrame {
             frame: BlockFrameBuilder::new(level),
             records: Vec::new(),
+            numbers: HashSet::new(),
         }
+    }
+
+    /// Adds the number of a record. Returns whether it was not there: a record that was read from its block may have
+    /// left that since, and be read once more. It would be found by its number twice. The one that is left out stays
+    /// where it is, if it is not outdated.
+    fn add(&mut self, number: u64, origin: Origin) -> bool {
+        let is_new = self.numbers.insert(number);
+        if is_new {
+            self.records.push((number, origin));
+        }
+        is_new
     }
 
     fn finish(&mut self) -> Result<FinishedFrame, Error> {
         let frame = self.frame.finish();
         let frame = frame.map_err(|error| Error::damaged(Table::Blocks, b"", error))?;
         let records = std::mem::take(&mut self.records);
+        self.numbers.clear();
         Ok(FinishedFrame { frame, records })
     }
 }
 
 impl<'c> Packer<'c> {
-    /// Moves records of a snapshot. Calls `pace` after each frame; it may end the work.
+    /// Moves records of an engine. Calls `pace` after each frame; it may end the work.
     pub(super) fn new(
-        read: &'c dyn Snapshot,
+        engine: &'c dyn Engine,
         records: &'c Records,
         last_block: &'c mut u64,
         writer: &'c WriterHandle,
@@ -177,7 +205,7 @@ impl<'c> Packer<'c> {
         pace: &'c mut dyn FnMut() -> ControlFlow<()>,
     ) -> Self {
         Packer {
-            read,
+            engine,
             records,
             last_block,
             writer,
@@ -192,6 +220,11 @@ impl<'c> Packer<'c> {
             blocks: Vec::new(),
             bytes_in_blocks: 0,
             frees_all: false,
+            freed: FreedBlocks {
+                blocks: Vec::new(),
+                // A user has all blocks redone, and the numbers of all records would take too much memory.
+                records: (occasion != Occasion::Request).then(Vec::new),
+            },
             done: Compaction::default(),
         }
     }
@@ -221,11 +254,15 @@ impl<'c> Packer<'c> {
         self.frees_all = true;
     }
 
-    /// Moves all single records. Calls `progress` with the number of bytes of records compressed since its last call;
-    /// it may stop the work. Returns whether it did not.
-    pub(super) fn pack_all(&mut self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<bool, Error> {
+    /// Moves all single records before `below`. Calls `progress` with the number of bytes of records compressed since
+    /// its last call; it may stop the work. Returns whether it did not.
+    pub(super) fn pack_all(
+        &mut self,
+        below: u64,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
         let mut after = 0;
-        while let Some(last) = self.read_window(after, u64::MAX, true)? {
+        while let Some(last) = self.read_window(after, below, true)? {
             let stopped = progress(self.window.bytes() as u64).is_break();
             after = last;
             self.compress_window()?;
@@ -236,14 +273,17 @@ impl<'c> Packer<'c> {
         Ok(true)
     }
 
-    /// Removes blocks if no record is in them any more. Returns what was done, and the first damage that was found.
-    pub(super) fn remove_blocks(self, blocks: Vec<u64>) -> Result<(Compaction, Option<Error>), Error> {
-        let mut done = self.done;
-        if !blocks.is_empty() {
-            done.blocks_freed = blocks.len() as u64;
-            self.writer.ask(Command::RemoveBlocks(blocks), Durability::None)?;
+    /// Removes the blocks whose records were moved elsewhere. Returns what was done, and the first damage that was
+    /// found.
+    pub(super) fn remove_blocks(mut self) -> Result<(Compaction, Option<Error>), Error> {
+        if let Some(records) = &mut self.freed.records {
+            records.sort_unstable();
         }
-        Ok((done, self.damage))
+        if !self.freed.blocks.is_empty() {
+            self.done.blocks_freed = self.freed.blocks.len() as u64;
+            self.writer.ask(Command::RemoveBlocks(self.freed), Durability::None)?;
+        }
+        Ok((self.done, self.damage))
     }
 
     /// Notes damage, and passes over what is damaged. Returns other errors.
@@ -253,19 +293,21 @@ impl<'c> Packer<'c> {
 
     /// Returns a number for a block.
     fn next_block(&mut self) -> Result<u64, Error> {
-        let next = block::last_number(self.read)?.max(*self.last_block) + 1;
+        let next = block::last_number(&*self.engine.snapshot()?)?.max(*self.last_block) + 1;
         let is_odd = self.occasion != Occasion::Request;
         *self.last_block = next + u64::from(next.is_multiple_of(2) == is_odd);
         Ok(*self.last_block)
     }
 
-    /// Adds the records of blocks that are not worth keeping to the window. Returns these blocks,
-    /// and those that no record is in. Reads only the heads of the others.
-    pub(super) fn read_worn_blocks(&mut self) -> Result<Vec<u64>, Error> {
-        let used = block::records_by_block(self.read)?;
+    /// Returns the blocks that are not worth keeping, ascending. Those that no record is in are removed with the
+    /// others. Reads only the heads of all.
+    pub(super) fn worn_blocks(&mut self) -> Result<VecDeque<Worn>, Error> {
+        let read = self.engine.snapshot()?;
+        let used = block::records_by_block(&*read)?;
         self.bytes_in_blocks = 0;
-        let (mut unused, mut worn, mut short) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut worn, mut short) = (VecDeque::new(), VecDeque::new());
         let (occasion, frees_all, damage) = (self.occasion, self.frees_all, &mut self.damage);
+        let unused = &mut self.freed.blocks;
         let is_redone = |number: u64| occasion == Occasion::Request && !number.is_multiple_of(2);
         let mut blocks = Vec::new();
         let mut each = |key: &[u8]| {
@@ -273,28 +315,39 @@ impl<'c> Packer<'c> {
             ControlFlow::Continue(())
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
-        self.read
-            .keys(Table::Blocks, everything, Direction::Forward, &mut each)?;
-        for number in blocks {
-            let used = used.get(&number).copied().unwrap_or(0);
-            let head = match head_of(self.read, number) {
-                Ok(head) => head,
-                Err(error) => {
-                    note(damage, Err(error))?;
-                    continue;
+        read.keys(Table::Blocks, everything, Direction::Forward, &mut each)?;
+        drop(read);
+        for numbers in blocks.chunks(HEADS) {
+            let read = self.engine.snapshot()?;
+            for &number in numbers {
+                let used = used.get(&number).copied().unwrap_or(0);
+                let head = match head_of(&*read, number) {
+                    Ok(head) => head,
+                    // A replica may have replaced all contents.
+                    Err(_) if !read.contains(Table::Blocks, &number.to_be_bytes())? => continue,
+                    Err(error) => {
+                        note(damage, Err(error))?;
+                        continue;
+                    }
+                };
+                let records = head.records();
+                let bytes = head.unpacked_bytes() * used / records.max(1);
+                self.bytes_in_blocks += bytes;
+                if used == 0 {
+                    unused.push(number);
+                } else if is_redone(number)
+                    || frees_all && used < records
+                    || used * 100 < records * occasion.use_percent_min()
+                {
+                    worn.push_back(Worn { block: number, bytes });
+                } else if head.block_bytes() < BLOCK_BYTES as u64 / 2 {
+                    short.push_back(Worn { block: number, bytes });
                 }
-            };
-            let records = head.records();
-            self.bytes_in_blocks += head.unpacked_bytes() * used / records.max(1);
-            if used == 0 {
-                unused.push(number);
-            } else if is_redone(number)
-                || frees_all && used < records
-                || used * 100 < records * occasion.use_percent_min()
-            {
-                worn.push(number);
-            } else if head.block_bytes() < BLOCK_BYTES as u64 / 2 {
-                short.push(number);
+            }
+            drop(read);
+            if (self.pace)().is_break() {
+                self.ended = true;
+                return Ok(VecDeque::new());
             }
         }
         let are_merged = match occasion {
@@ -305,16 +358,30 @@ impl<'c> Packer<'c> {
         if are_merged {
             worn.append(&mut short);
         }
-        for &block in &worn {
-            let read = self.read_block(block);
-            self.pass_over(read)?;
-            if self.ended {
-                // What was not moved keeps its block.
-                break;
+        Ok(worn)
+    }
+
+    /// Adds the records of the first of these blocks to the window, until they have so many bytes. Returns these
+    /// blocks.
+    pub(super) fn read_worn_blocks(
+        &mut self,
+        worn: &mut VecDeque<Worn>,
+        bytes_max: u64,
+    ) -> Result<VecDeque<Worn>, Error> {
+        let (mut read, mut bytes) = (VecDeque::new(), 0);
+        while bytes < bytes_max
+            && !self.ended
+            && let Some(next) = worn.pop_front()
+        {
+            match self.read_block(next.block) {
+                Ok(()) => self.freed.blocks.push(next.block),
+                // It keeps what can't be read.
+                damaged => self.pass_over(damaged)?,
             }
+            bytes += next.bytes.max(1);
+            read.push_back(next);
         }
-        unused.append(&mut worn);
-        Ok(unused)
+        Ok(read)
     }
 
     /// Returns whether any record is in no block.
@@ -325,8 +392,8 @@ impl<'c> Packer<'c> {
             ControlFlow::Break(())
         };
         let everything = (Bound::Unbounded, Bound::Unbounded);
-        self.read
-            .keys(Table::Records, everything, Direction::Forward, &mut each)?;
+        let read = self.engine.snapshot()?;
+        read.keys(Table::Records, everything, Direction::Forward, &mut each)?;
         Ok(found)
     }
 
@@ -348,20 +415,26 @@ impl<'c> Packer<'c> {
             });
         };
         let key = block.to_be_bytes();
-        self.read.get(Table::Blocks, &key, &mut found)?;
+        let mut snapshot = self.engine.snapshot()?;
+        snapshot.get(Table::Blocks, &key, &mut found)?;
         read.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
         for (number, frame, record) in records {
             let place = Place { block, frame };
-            let single = self.read.contains(Table::Records, &number.to_be_bytes())?;
-            if single || self.records.place_of(self.read, number)? != Some(place) {
+            let single = snapshot.contains(Table::Records, &number.to_be_bytes())?;
+            if single || self.records.place_of(&*snapshot, number)? != Some(place) {
                 continue;
             }
             let record = Record::decode_packed(number, &record);
             let record = record.map_err(|error| Error::damaged(Table::Blocks, &key, error))?;
-            let is_latest = is_latest(self.read, number, &record)?;
+            let is_latest = is_latest(&*snapshot, number, &record)?;
             self.window.push(number, &record, is_latest, Origin::Block(place))?;
+            if let Some(records) = &mut self.freed.records {
+                records.push(number);
+            }
             if self.window.is_full() {
+                drop(snapshot);
                 self.compress_window()?;
+                snapshot = self.engine.snapshot()?;
             }
         }
         Ok(())
@@ -376,7 +449,8 @@ impl<'c> Packer<'c> {
         };
         let to = below.to_be_bytes();
         let range = (Bound::Unbounded, Bound::Excluded(&to[..]));
-        self.read.range(Table::Records, range, Direction::Forward, &mut each)?;
+        let read = self.engine.snapshot()?;
+        read.range(Table::Records, range, Direction::Forward, &mut each)?;
         Ok(bytes)
     }
 
@@ -389,7 +463,8 @@ impl<'c> Packer<'c> {
         }
         let mut last = None;
         let mut failed = Ok(());
-        let (read, records, window, damage) = (self.read, self.records, &mut self.window, &mut self.damage);
+        let read = &*self.engine.snapshot()?;
+        let (records, window, damage) = (self.records, &mut self.window, &mut self.damage);
         let (occasion, is_long_next) = (self.occasion, &mut self.is_long_next);
         *is_long_next = false;
         let mut each = |key: &[u8], value: &[u8]| {
@@ -423,7 +498,7 @@ impl<'c> Packer<'c> {
         };
         let (from, to) = (after.to_be_bytes(), below.to_be_bytes());
         let range = (Bound::Excluded(&from[..]), Bound::Excluded(&to[..]));
-        self.read.range(Table::Records, range, Direction::Forward, &mut each)?;
+        read.range(Table::Records, range, Direction::Forward, &mut each)?;
         failed.map(|()| last)
     }
 
@@ -442,7 +517,10 @@ impl<'c> Packer<'c> {
                 }
             }
         }
-        for group in window.similar_latest(|number| self.features(number)) {
+        let read = self.engine.snapshot()?;
+        let groups = window.similar_latest(|number| features(&*read, number));
+        drop(read);
+        for group in groups {
             let bytes: usize = group.iter().map(|&place| window.item(place).1.len()).sum();
             let frame = &self.latest_frame.frame;
             if frame.bytes() + bytes > LATEST_FRAME_BYTES && !frame.is_empty() {
@@ -458,17 +536,6 @@ impl<'c> Packer<'c> {
         Ok(())
     }
 
-    /// Returns the features of the newest record of a chain; none if they cannot be read, which
-    /// costs bytes only.
-    fn features(&self, number: u64) -> Vec<u32> {
-        let mut features = Vec::new();
-        let mut found = |value: &[u8]| {
-            features = ChainEntry::decode(number, value).map_or(Vec::new(), |entry| entry.features);
-        };
-        let read = self.read.get(Table::Chains, &number.to_be_bytes(), &mut found);
-        read.map_or(Vec::new(), |_| features)
-    }
-
     fn frame(&mut self, kind: Kind) -> &mut OpenFrame {
         match kind {
             Kind::Old => &mut self.old_frame,
@@ -478,11 +545,13 @@ impl<'c> Packer<'c> {
 
     fn add(&mut self, kind: Kind, window: &Window, place: usize) {
         let (item, record) = window.item(place);
+        let frame = self.frame(kind);
+        if !frame.add(item.number, item.origin) {
+            return;
+        }
+        frame.frame.push(item.number, record);
         self.done.records += 1;
         self.done.bytes_before += record.len() as u64;
-        let frame = self.frame(kind);
-        frame.frame.push(item.number, record);
-        frame.records.push((item.number, item.origin));
     }
 
     /// Gives the only record of a window a frame of its own if it is long.
@@ -496,12 +565,14 @@ impl<'c> Packer<'c> {
         if self.frame(kind).frame.bytes() + record.len() > most && !self.frame(kind).frame.is_empty() {
             self.finish_frame(kind)?;
         }
-        self.done.records += 1;
-        self.done.bytes_before += record.len() as u64;
-        let is_long = record.len() >= LONG_BYTES;
+        let (bytes, is_long) = (record.len() as u64, record.len() >= LONG_BYTES);
         let frame = self.frame(kind);
+        if !frame.add(item.number, item.origin) {
+            return Ok(());
+        }
         frame.frame.push_owned(item.number, record);
-        frame.records.push((item.number, item.origin));
+        self.done.records += 1;
+        self.done.bytes_before += bytes;
         if is_long { self.finish_frame(kind) } else { Ok(()) }
     }
 
@@ -580,6 +651,17 @@ impl<'c> Packer<'c> {
     }
 }
 
+/// Returns the features of the newest record of a chain; none if they cannot be read, which
+/// costs bytes only.
+fn features(read: &dyn Snapshot, number: u64) -> Vec<u32> {
+    let mut features = Vec::new();
+    let mut found = |value: &[u8]| {
+        features = ChainEntry::decode(number, value).map_or(Vec::new(), |entry| entry.features);
+    };
+    let read = read.get(Table::Chains, &number.to_be_bytes(), &mut found);
+    read.map_or(Vec::new(), |_| features)
+}
+
 /// Notes damage, if it is the first. Returns other errors.
 fn note(damage: &mut Option<Error>, looked: Result<(), Error>) -> Result<(), Error> {
     match looked {
@@ -599,4 +681,25 @@ fn is_latest(read: &dyn Snapshot, number: u64, record: &Record<'_>) -> Result<bo
         Body::Delta { .. } | Body::Deleted => return Ok(false),
     }
     lookup::is_latest(read, &key_of(record.namespace, record.key), number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise an outdated form of it could be found by its number: as a delta that is not counted any more.
+    #[test]
+    fn a_record_is_in_a_frame_once() {
+        let mut frame = OpenFrame::new(LEVEL);
+        let place = Place { block: 3, frame: 0 };
+        assert!(frame.add(7, Origin::Block(place)));
+        assert!(!frame.add(7, Origin::Single([0; _])));
+        assert!(frame.add(8, Origin::Single([0; _])));
+        let numbers: Vec<u64> = frame.records.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [7, 8]);
+        frame.records.clear();
+        frame.frame.push(7, b"record");
+        frame.finish().unwrap();
+        assert!(frame.add(7, Origin::Single([0; _])), "the next frame may have it");
+    }
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 pub struct Compacting {
     /// Whether it is done.
     pub enabled: bool,
-    /// The part of one processor that it takes while others write, percent, 1 to 100. In a pause of the writers it
-    /// takes all of one.
+    /// The part of one processor that it takes while others write, percent, 1 to 100. In a pause of the writers,
+    /// and while they have to wait for it, it takes all of one.
     pub percent: u8,
     /// Records that are not compressed yet, because they may soon be replaced: the last ones, bytes of their bodies. It
     /// also takes up to twice so much memory.

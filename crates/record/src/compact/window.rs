@@ -8,8 +8,11 @@ use crate::engine::Table;
 use crate::error::Error;
 use crate::write::request::Origin;
 
-/// Records that are ordered together.
-const WINDOW_RECORDS: usize = 1 << 16;
+/// Bytes of records in the smallest window: with less, similar records would not be in the same.
+const WINDOW_BYTES_MIN: usize = 1 << 20;
+/// Of records that are ordered together there is at most one for so many bytes that there may be of them: the shorter
+/// they are, the more memory the rest takes.
+const BYTES_PER_RECORD: usize = 512;
 /// Bytes of latest versions that resemble each other and are compressed together.
 const SIMILAR_FRAME_BYTES: usize = 64 << 10;
 /// Features that two latest versions share to count as similar.
@@ -17,10 +20,10 @@ const SIMILAR_FEATURES: usize = 2;
 
 /// Records that are compressed together.
 pub(super) struct Window {
-    /// Bytes of records that are ordered together.
-    bytes_max: usize,
     items: Vec<Item>,
     bytes: Vec<u8>,
+    /// Bytes of records that are ordered together.
+    bytes_max: usize,
 }
 
 /// A record of a window.
@@ -40,9 +43,9 @@ impl Window {
     /// Returns an empty window for about so many bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Window {
-            bytes_max,
             items: Vec::new(),
             bytes: Vec::new(),
+            bytes_max: bytes_max.max(WINDOW_BYTES_MIN),
         }
     }
 
@@ -102,7 +105,7 @@ impl Window {
 
     /// Returns whether it has as many records, or bytes of them, as are ordered together.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= self.bytes_max || self.items.len() >= WINDOW_RECORDS
+        self.bytes.len() >= self.bytes_max || self.items.len() > self.bytes_max / BYTES_PER_RECORD
     }
 
     /// Returns the places of the latest versions, in groups that resemble each other.
@@ -159,5 +162,39 @@ impl Window {
             }
         }
         order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes records with bodies of this length until the window is full. Returns how many they were.
+    fn pushed(bytes_max: usize, length: usize) -> usize {
+        let mut window = Window::new(bytes_max);
+        let body = vec![7; length];
+        let record = Record {
+            in_pieces: false,
+            namespace: 1,
+            key: b"key",
+            version: 1,
+            body: Body::Whole(&body),
+        };
+        let mut count = 0;
+        while !window.is_full() {
+            window
+                .push(count as u64 + 1, &record, true, Origin::Single([0; _]))
+                .unwrap();
+            count += 1;
+        }
+        assert!(window.take().is_full() && !window.is_full());
+        count
+    }
+
+    #[test]
+    fn it_is_full_when_it_takes_its_memory() {
+        assert!((7..=8).contains(&pushed(4 << 20, 512 << 10)));
+        assert_eq!(pushed(4 << 20, 10), (4 << 20) / 512 + 1);
+        assert_eq!(pushed(0, 10), pushed(WINDOW_BYTES_MIN, 10));
     }
 }

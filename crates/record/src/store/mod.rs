@@ -29,7 +29,7 @@ pub(crate) use shared::Shared;
 pub use snapshot::Snapshot;
 
 use crate::audit::{self, Statistics, Verification};
-use crate::compact::{self, Compaction};
+use crate::compact::{self, Compaction, KeptFor};
 use crate::encode::EncodingReport;
 use crate::engine::{Engine, LostCommits};
 use crate::error::Error;
@@ -396,7 +396,8 @@ impl Store {
     pub fn settle(&self) -> Result<(), Error> {
         self.shared.complete_snapshot()?;
         self.finish_encoding()?;
-        self.shared.keeper(self.shared.writer()?.clone()).settle()
+        let writer = self.shared.writer()?.clone();
+        self.shared.keeper(writer, KeptFor::Caller).settle()
     }
 
     /// Encodes all records that are not encoded yet, compresses all records together with others,
@@ -442,8 +443,8 @@ impl Store {
     /// [`Error::Incomplete`], [`Error::IsReplica`] and the other errors of a change. What was removed before
     /// the error is removed.
     pub fn expire(&self, at: Time, each: &mut dyn FnMut(Expiring) -> ControlFlow<()>) -> Result<(), Error> {
-        let (snapshot, _) = self.shared.complete_snapshot()?;
-        state::check_primary(state::read(&*snapshot)?.as_ref())?;
+        let log = state::read(&*self.shared.complete_snapshot()?.0)?;
+        state::check_primary(log.as_ref())?;
         let shared = &self.shared;
         Sweeper::new(shared.engine.clone(), shared.writer()?.clone(), shared.drafts.clone()).sweep(at, each)
     }

@@ -12,7 +12,7 @@ use ibid_format::record::{BODY_BYTES_MAX, LogState};
 
 use super::body_writer::{BodyWriter, NewBody};
 use super::{Drafts, Options, folder};
-use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeeperProgress};
+use crate::compact::{Activity, BlockNumbers, Compacting, Keeper, KeptFor};
 use crate::encode::{EncoderThread, Tally};
 use crate::engine::{self, Engine, EngineError};
 use crate::error::Error;
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// [`None`] if nothing is encoded.
     pub(super) feed: Option<Arc<Feed>>,
     encoder_thread: Option<JoinHandle<()>>,
-    keeper_thread: Option<JoinHandle<()>>,
+    keeper_threads: Vec<JoinHandle<()>>,
     /// Dropping it ends the thread that removes what is no longer kept.
     sweeping: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
@@ -95,7 +95,7 @@ impl Shared {
             writer_thread: None,
             feed,
             encoder_thread: None,
-            keeper_thread: None,
+            keeper_threads: Vec::new(),
             sweeping: None,
         };
         if options.read_only {
@@ -124,8 +124,12 @@ impl Shared {
         if !options.compacting.enabled {
             shared.activity.has_no_keeper();
         } else {
-            let keeper = shared.keeper(shared.writer()?.clone());
-            shared.keeper_thread = Some(spawn(path, "ibid-compact", move || keeper.run())?);
+            let keeper = shared.keeper(shared.writer()?.clone(), KeptFor::Later);
+            let mut helper = shared.keeper(shared.writer()?.clone(), KeptFor::Writers);
+            helper.progress = keeper.progress.clone();
+            for (name, keeper) in [("ibid-compact", keeper), ("ibid-catch-up", helper)] {
+                shared.keeper_threads.push(spawn(path, name, move || keeper.run())?);
+            }
         }
         if let Some(interval) = options.retention_interval {
             let sweeper = Sweeper::new(shared.engine.clone(), shared.writer()?.clone(), shared.drafts.clone());
@@ -144,15 +148,16 @@ impl Shared {
     }
 
     /// Returns a keeper, which has done nothing yet.
-    pub(super) fn keeper(&self, writer: WriterHandle) -> Keeper {
+    pub(super) fn keeper(&self, writer: WriterHandle, works_for: KeptFor) -> Keeper {
         Keeper {
+            works_for,
             settings: self.compacting,
             engine: self.engine.clone(),
             records: self.records.clone(),
             numbers: self.block_numbers.clone(),
             writer,
             activity: self.activity.clone(),
-            progress: KeeperProgress::default(),
+            progress: Arc::default(),
         }
     }
 
@@ -272,7 +277,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // These end before the writer, because they send commands to it.
         self.activity.end();
-        if let Some(keeper) = self.keeper_thread.take() {
+        for keeper in self.keeper_threads.drain(..) {
             let _ = keeper.join();
         }
         if let Some((ends, sweeper)) = self.sweeping.take() {

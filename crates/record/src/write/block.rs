@@ -1,13 +1,13 @@
 //! Moving records into blocks.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{LAST_BLOCK_KEY, LastBlock, Place, Places};
 
 use super::places;
-use super::request::{MovedRecord, NewBlock, Origin};
+use super::request::{FreedBlocks, MovedRecord, NewBlock, Origin};
 use crate::engine::{Direction, Read, Table, Transaction};
 use crate::error::Error;
 use crate::read;
@@ -49,9 +49,13 @@ pub(crate) fn add(transaction: &mut dyn Transaction, block: &NewBlock) -> Result
 }
 
 /// Removes the blocks of a list that have no record any more.
-pub(crate) fn remove_unused(transaction: &mut dyn Transaction, blocks: &[u64]) -> Result<(), Error> {
-    let used = records_by_block(transaction)?;
-    let unused = || blocks.iter().filter(|block| !used.contains_key(block));
+pub(crate) fn remove_unused(transaction: &mut dyn Transaction, freed: &FreedBlocks) -> Result<(), Error> {
+    let used: BTreeSet<u64> = match &freed.records {
+        // No other record can have come into a block since: it gets all of its records when it is made.
+        Some(records) => blocks_of(transaction, records)?,
+        None => records_by_block(transaction)?.into_keys().collect(),
+    };
+    let unused = || freed.blocks.iter().filter(|block| !used.contains(block));
     let last = last_number(transaction)?;
     if unused().any(|block| *block == last) {
         note_last(transaction)?;
@@ -60,6 +64,17 @@ pub(crate) fn remove_unused(transaction: &mut dyn Transaction, blocks: &[u64]) -
         transaction.delete(Table::Blocks, &block.to_be_bytes())?;
     }
     Ok(())
+}
+
+/// Returns the blocks that these records are in, which are ascending.
+fn blocks_of(read: &(impl Read + ?Sized), records: &[u64]) -> Result<BTreeSet<u64>, Error> {
+    let mut blocks = BTreeSet::new();
+    let group_of = |number: &u64| Places::group_of(*number).0;
+    for records in records.chunk_by(|one, next| group_of(one) == group_of(next)) {
+        let places = read::places::group(read, records[0])?;
+        blocks.extend(records.iter().filter_map(|number| Some(places.get(*number)?.block)));
+    }
+    Ok(blocks)
 }
 
 /// Returns the largest number that a block has or had; 0 if there never was one.

@@ -135,6 +135,11 @@ impl Feed {
         self.came.notify_one();
     }
 
+    /// Whether the encoder is to end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state().ended
+    }
+
     /// Waits for the next event; for ever without `patience`.
     pub(crate) fn next(&self, patience: Option<Duration>) -> FeedEvent {
         let mut state = self.state();

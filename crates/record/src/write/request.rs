@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Move records into a block.
     AddBlock(NewBlock),
     /// Remove these blocks, if no record is in them.
-    RemoveBlocks(Vec<u64>),
+    RemoveBlocks(FreedBlocks),
     /// Change the role of the store, or its log.
     Log(LogCommand),
     /// Do nothing but sync.
@@ -300,6 +300,14 @@ impl Rewrite {
     pub(crate) fn stored_body(&self) -> StoredBody {
         StoredBody::of(self.body())
     }
+}
+
+/// Blocks whose records were moved elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct FreedBlocks {
+    pub(crate) blocks: Vec<u64>,
+    /// The records that were in them; [`None`] if all records are to be looked at for one that still is.
+    pub(crate) records: Option<Vec<u64>>,
 }
 
 /// A block, and the records that move into it.

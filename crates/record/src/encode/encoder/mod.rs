@@ -170,6 +170,9 @@ impl EncoderThread {
                 FeedEvent::Record(new) => {
                     self.unwritten += new.lag;
                     self.catch_up(Some(new.number))?;
+                    if self.next < new.number {
+                        continue; // the store is being closed
+                    }
                     self.encode_or_pass_over(new)?;
                     let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
                     if is_due || self.unwritten >= self.unwritten_max() {
@@ -220,7 +223,8 @@ impl EncoderThread {
         Ok(())
     }
 
-    /// Encodes records that are not in the feed: those before `before`, or all.
+    /// Encodes records that are not in the feed: those before `before`, or all. Stops when the store is closed: there
+    /// may be very many, and the next opening goes on.
     fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
         while before.is_none_or(|before| self.next < before) {
             let snapshot = self.engine.snapshot()?;
@@ -234,6 +238,9 @@ impl EncoderThread {
                 return Ok(());
             }
             for missed in missed {
+                if self.feed.has_ended() {
+                    return Ok(());
+                }
                 let number = missed.number;
                 match missed.prior(&*snapshot) {
                     Ok((versions_kept, prior)) => self.encode_or_pass_over(NewRecord {
