@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
+/// About how many bytes an entry takes beside its value: two nodes of trees, and what an allocation adds.
+const ENTRY_BYTES: usize = 128;
+
 /// A cache of values with sizes. Where room is short, the least recently used values are dropped.
 #[derive(Debug)]
 pub(crate) struct LruCache<K, V> {
@@ -46,7 +49,9 @@ impl<K: Copy + Eq + Hash, V: Clone> LruCache<K, V> {
         Some(entry.value.clone())
     }
 
+    /// Adds a value that takes so many bytes.
     pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) {
+        let bytes = bytes + ENTRY_BYTES;
         self.remove(key);
         if bytes > self.room {
             return;
@@ -78,21 +83,29 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut recent = LruCache::new(100);
-        recent.insert(1, 'a', 40);
-        recent.insert(2, 'b', 40);
+        let bytes = |bytes| bytes - ENTRY_BYTES;
+        let mut recent = LruCache::new(1000);
+        recent.insert(1, 'a', bytes(400));
+        recent.insert(2, 'b', bytes(400));
         assert_eq!(recent.get(1), Some('a'));
-        recent.insert(3, 'c', 40);
+        recent.insert(3, 'c', bytes(400));
         assert!(recent.contains(1) && !recent.contains(2) && recent.contains(3));
-        recent.insert(4, 'd', 101);
+        recent.insert(4, 'd', bytes(1001));
         assert!(
             !recent.contains(4) && recent.contains(1),
             "a value that can never fit must not evict others"
         );
-        recent.insert(1, 'e', 60);
+        recent.insert(1, 'e', bytes(600));
         assert!(recent.get(1) == Some('e') && recent.contains(3));
         recent.remove(1);
         recent.remove(3);
         assert_eq!((recent.bytes, recent.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn short_values_count_with_what_their_entries_take() {
+        let mut cache = LruCache::new(100 * ENTRY_BYTES);
+        (0..1000).for_each(|key| cache.insert(key, (), 0));
+        assert_eq!(cache.values.len(), 100);
     }
 }

@@ -9,6 +9,9 @@ use ibid_format::record::ChainEntry;
 
 use crate::write::request::{EncodedBatch, Rewrite};
 
+/// About how many bytes a rewrite, or an entry of a chain, takes beside a delta.
+const ENTRY_BYTES: usize = 200;
+
 #[derive(Debug)]
 pub(crate) struct Pending {
     room: usize,
@@ -95,6 +98,11 @@ impl Pending {
         self.bytes > self.room / 2
     }
 
+    /// Returns whether all takes twice the room that there is for deltas: if records are short, most of it are entries.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.bytes + ENTRY_BYTES * (self.rewrites.len() + self.chains.len()) > 2 * self.room
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rewrites.is_empty() && self.chains.is_empty() && self.given_up.is_empty()
     }
@@ -141,6 +149,15 @@ mod tests {
         let numbers: Vec<u64> = pending.take(9).rewrites.iter().map(|rewrite| rewrite.number).collect();
         assert_eq!(numbers, [3, 1]);
         assert!(pending.is_empty() && pending.bytes == 0);
+    }
+
+    #[test]
+    fn many_short_entries_are_too_much() {
+        let mut pending = Pending::new(10_000, true);
+        (0..100).for_each(|number| pending.set_chain(number, None));
+        assert!(!pending.is_too_much());
+        pending.rewrite(1, rewrite(1, 1));
+        assert!(pending.is_too_much() && !pending.is_half_full());
     }
 
     #[test]

@@ -29,6 +29,8 @@ const BATCH_RECORDS: usize = 4096;
 /// Maximum bytes of keys and bodies in a batch, beyond its first record; also at most a sixteenth
 /// of the memory.
 const BATCH_BYTES: u64 = 8 << 20;
+/// About how many bytes a change takes beside its key and body.
+const CHANGE_BYTES: usize = 200;
 /// A batch is long if it has more than so many times the bytes of others, because of its last record.
 const LONG_BATCHES: usize = 2;
 /// How long a record waits for others before it is committed, and, with `--durability batched`, how
@@ -352,7 +354,8 @@ impl Loader<'_> {
             amount,
             ..
         } = &mut self.pending;
-        *bytes_held += key.len() + body.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>();
+        *bytes_held +=
+            CHANGE_BYTES + key.len() + body.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>();
         amount.records += 1;
         amount.bytes += body.len() as u64;
         batch.put(self.namespace, &key, body);

@@ -157,7 +157,7 @@ fn options(context: &Context) -> Options {
 fn options_to_store(context: &Context) -> Options {
     let usual = Encoding::default();
     let encoding = usual
-        .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 8)))
+        .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 12)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
         .with_index_bytes_max(usual.index_bytes_max.min(part(context, 8)))
         .with_compared_bytes_max(stored_bytes_max(context));

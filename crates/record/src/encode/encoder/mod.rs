@@ -175,7 +175,7 @@ impl EncoderThread {
                     }
                     self.encode_or_pass_over(new)?;
                     let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
-                    if is_due || self.unwritten >= self.unwritten_max() {
+                    if is_due || self.unwritten >= self.unwritten_max() || self.pending.is_too_much() {
                         self.write()?;
                     }
                 }
@@ -255,7 +255,7 @@ impl EncoderThread {
                     Err(error) => self.pass_over(error)?,
                 }
                 self.next = number + 1;
-                if self.pending.is_half_full() {
+                if self.pending.is_half_full() || self.pending.is_too_much() {
                     self.write()?;
                 }
             }
