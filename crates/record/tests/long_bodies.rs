@@ -214,6 +214,26 @@ fn a_body_that_no_batch_stores_leaves_nothing() {
 }
 
 #[test]
+fn a_body_of_which_something_was_not_stored_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), options().with_oplog(true)).unwrap();
+    let bodies = store.namespace("bodies", Versions::Kept).unwrap();
+    let body = noise(1_000_000, 1);
+    bodies.put(b"a", &body).unwrap();
+    let mut writer = store.body_writer().unwrap();
+    writer.write_all(&body).unwrap();
+    // It takes no writes as a replica, and does again once it is promoted.
+    store.follow().unwrap();
+    let failed = writer.write_all(&noise(1_000_000, 2)).unwrap_err();
+    assert!(failed.to_string().contains("replica"), "{failed}");
+    store.promote().unwrap();
+    assert!(writer.write_all(b"more").is_err());
+    assert!(matches!(writer.finish(), Err(Error::IsReplica)));
+    assert!(bodies.get(b"a").unwrap().unwrap() == body);
+    verified(&store);
+}
+
+#[test]
 fn what_a_stopped_process_was_storing_is_removed_later() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), options()).unwrap();

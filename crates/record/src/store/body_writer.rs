@@ -64,6 +64,8 @@ pub struct BodyWriter {
     /// What was written and is not cut yet. All of it as long as the body is not longer than one record may be.
     buffer: Vec<u8>,
     cutter: Option<Cutter>,
+    /// Why something of the body was not stored.
+    failure: Option<Error>,
 }
 
 /// What makes pieces, once a body is too long for one record.
@@ -88,13 +90,14 @@ impl BodyWriter {
             store,
             buffer: Vec::new(),
             cutter: None,
+            failure: None,
         })
     }
 
     /// Stores what is left, and returns the body, which is in no batch yet.
     ///
     /// # Errors
-    /// As [`Store::commit`](crate::Store::commit).
+    /// As [`Store::commit`](crate::Store::commit); the same again if taking bytes failed before.
     pub fn finish(mut self) -> Result<StagedBody, Error> {
         self.cut(true)?;
         let Some(cutter) = self.cutter.take() else {
@@ -135,8 +138,18 @@ impl BodyWriter {
         self.cut(false)
     }
 
-    /// Cuts what is in the buffer, as far as the cuts are final, or all of it.
+    /// Cuts what is in the buffer, as far as the cuts are final, or all of it. Once that has failed, it always does: the
+    /// body has a gap.
     fn cut(&mut self, all: bool) -> Result<(), Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let done = self.try_to_cut(all);
+        self.failure = done.clone().err();
+        done
+    }
+
+    fn try_to_cut(&mut self, all: bool) -> Result<(), Error> {
         if self.cutter.is_none() {
             if self.buffer.len() <= self.store.whole_bytes_max {
                 return Ok(());

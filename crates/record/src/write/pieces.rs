@@ -58,8 +58,8 @@ impl Released {
 
     /// Removes the parts that no record needs any more.
     pub(crate) fn settle(mut self, transaction: &mut dyn Transaction, records: &Records) -> Result<(), Error> {
-        // Lists come after pieces, and each list names pieces that were perhaps looked at.
-        while let Some((stored_key, (count, is_purge))) = self.parts.pop_last() {
+        // Pieces come before lists, so those of one list are done before the next list names more.
+        while let Some((stored_key, (count, is_purge))) = self.parts.pop_first() {
             // One that is missing is damage, which does not keep others from being removed.
             let Some(entry) = lookup::key_entry(transaction, &stored_key)? else {
                 continue;
