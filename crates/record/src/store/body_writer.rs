@@ -138,8 +138,8 @@ impl BodyWriter {
         self.cut(false)
     }
 
-    /// Cuts what is in the buffer, as far as the cuts are final, or all of it. Once that has failed, it always does: the
-    /// body has a gap.
+    /// Cuts what is in the buffer, as far as the cuts are final, or all of it. Once that has failed, it always does:
+    /// the body has a gap.
     fn cut(&mut self, all: bool) -> Result<(), Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
