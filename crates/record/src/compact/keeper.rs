@@ -42,7 +42,7 @@ const WORN_AT_ONCE: u64 = 4;
 /// For whom a keeper works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeptFor {
-    /// For nobody who waits. It ends what it does when writers have to wait.
+    /// For later: nothing waits for it. It ends what it does when writers have to wait.
     Later,
     /// For writers that have to wait.
     Writers,
