@@ -174,7 +174,7 @@ impl StorageBackend for Frozen {
 enum Failure {
     /// The file was changed meanwhile.
     Changed,
-    /// A lock does not count now, before a checkpoint or while pages are moved.
+    /// A lock does not count now, before a checkpoint, or pages are being moved.
     NoLock,
     Error(EngineError),
 }
@@ -294,6 +294,10 @@ fn read_state(
         Some(lock) if waits && lock.writer() != Writer::Unknown => return Err(Failure::NoLock),
         _ => None,
     };
+    if waits && header.needs_repair() {
+        // While another process moves pages, the file is as after a crash, and without locks nothing else tells.
+        return Err(Failure::NoLock);
+    }
     let claim = Arc::new(Claim {
         file,
         transaction,
