@@ -68,9 +68,9 @@ fn versions(length: usize) -> [Vec<u8>; 3] {
 /// New, with pieces that are deltas of others, and compressed.
 #[test]
 fn bodies_of_any_length_take_no_more_memory_than_is_given() {
-    const MIB: u64 = 64;
+    const MIB: u64 = 16;
     let home = Home::bare();
-    let bodies = versions(68 << 20);
+    let bodies = versions(40 << 20);
     let takes = |arguments: &[&str]| {
         stays_within(&home, MIB, &[&["records"], arguments, &["--store=store"]].concat());
     };
@@ -78,7 +78,7 @@ fn bodies_of_any_length_take_no_more_memory_than_is_given() {
         for (version, body) in (1..).zip(&bodies) {
             let version = format!("key@{version}");
             takes(&["get", &version]);
-            let ran = home.run(["records", "get", &version, "--store=store", "--memory=64MiB"]);
+            let ran = home.run(["records", "get", &version, "--store=store", "--memory=16MiB"]);
             assert!(ran.code == 0 && ran.raw == *body, "{version}: {}", ran.err);
         }
         for arguments in [
@@ -89,9 +89,9 @@ fn bodies_of_any_length_take_no_more_memory_than_is_given() {
         ] {
             takes(arguments);
         }
-        let ran = home.run(["records", "scan", "--store=store", "--memory=64MiB"]);
+        let ran = home.run(["records", "scan", "--store=store", "--memory=16MiB"]);
         assert!(
-            ran.code == 3 && ran.err.contains("Give --memory 341MiB or more"),
+            ran.code == 3 && ran.err.contains("Give --memory 201MiB or more"),
             "{ran:?}"
         );
     };
@@ -161,7 +161,7 @@ fn long_records_of_earlier_versions_take_a_few_times_their_length() {
 /// As new records, as deltas of those that the replica has, and in a copy of the whole store.
 #[test]
 fn replication_of_long_records_stays_within_the_budget() {
-    const MIB: u64 = 64;
+    const MIB: u64 = 32;
     let stores = Stores::new();
     let budget = format!("--memory={MIB}MiB");
     let put = |seed: u64| {
