@@ -68,6 +68,7 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
         namespace: version,
         version: number as u32,
         key: &key,
+        in_pieces: number.is_multiple_of(5),
         body: Body::Whole(&bytes),
     };
     let mut encoded = Vec::new();
@@ -86,6 +87,8 @@ fuzz_target!(|input: (u64, u32, Vec<u8>, Vec<u8>)| {
         time: number,
         oldest: (bytes.len() as u32).max(1),
         expires: number / 2,
+        uses: number / 3,
+        in_pieces: number.is_multiple_of(5),
     };
     if let Ok(encoded) = entry.encode(&stored_key) {
         assert_eq!(KeyEntry::decode(&stored_key, &encoded), Ok(entry));
