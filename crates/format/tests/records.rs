@@ -48,6 +48,19 @@ const PLACE: Record<'_> = Record {
     body: Body::Whole(b"in the same place"),
 };
 
+/// A key with one version.
+const KEY: KeyEntry = KeyEntry {
+    deleted: false,
+    lineage: 3,
+    versions: 1,
+    latest: 3,
+    time: 0,
+    oldest: 1,
+    expires: 0,
+    uses: 0,
+    in_pieces: false,
+};
+
 /// 2026-11-21 12:00:00 in UTC.
 const NOON: u64 = 1_795_262_400_000;
 
@@ -125,15 +138,9 @@ fn bodies_in_pieces_are_as_documented() {
     );
 
     let entry = KeyEntry {
-        deleted: false,
-        lineage: 3,
-        versions: 1,
-        latest: 3,
-        time: 0,
-        oldest: 1,
-        expires: 0,
         uses: 2,
         in_pieces: true,
+        ..KEY
     };
     let key = key_of(2, &PartKind::List.key(&id));
     assert_example("key-uses", &entry.encode(&key).unwrap());
@@ -190,14 +197,9 @@ fn a_list_of_pieces_keeps_its_limits() {
 fn entries_are_as_documented() {
     let key = KeyEntry {
         deleted: true,
-        lineage: 3,
         versions: 3,
         latest: 8,
-        time: 0,
-        oldest: 1,
-        expires: 0,
-        uses: 0,
-        in_pieces: false,
+        ..KEY
     };
     let stored_key = key_of(1, b"page");
     assert_eq!(split_key(&stored_key), Ok((1, &b"page"[..])));
@@ -347,17 +349,7 @@ fn page_values() -> IndexValues {
 
 #[test]
 fn indexes_are_as_documented_and_every_byte_is_checked() {
-    let key = KeyEntry {
-        deleted: false,
-        lineage: 3,
-        versions: 1,
-        latest: 3,
-        time: 0,
-        oldest: 1,
-        expires: 0,
-        uses: 0,
-        in_pieces: false,
-    };
+    let key = KEY;
     let (stored_key, values) = (key_of(1, b"page"), page_values());
     assert_example("key-values", &key.encode_with_values(&stored_key, &values).unwrap());
     let bytes = example("key-values");
@@ -404,14 +396,9 @@ fn indexes_are_as_documented_and_every_byte_is_checked() {
 fn indexes_hold_to_their_limits() {
     let key = KeyEntry {
         deleted: true,
-        lineage: 3,
         versions: 2,
         latest: 4,
-        time: 0,
-        oldest: 1,
-        expires: 0,
-        uses: 0,
-        in_pieces: false,
+        ..KEY
     };
     let encoded = |deleted, values: &IndexValues| {
         let key = KeyEntry { deleted, ..key };
@@ -496,15 +483,10 @@ fn indexes_hold_to_their_limits() {
 #[test]
 fn a_value_takes_few_bytes() {
     let key = KeyEntry {
-        deleted: false,
         lineage: 1000,
-        versions: 1,
         latest: 1000,
         time: NOON,
-        oldest: 1,
-        expires: 0,
-        uses: 0,
-        in_pieces: false,
+        ..KEY
     };
     let (stored_key, value) = (key_of(1, b"12345678"), b"anna@example.org".to_vec());
     let row = IndexRow {
@@ -609,11 +591,7 @@ fn values_that_readers_refuse_are_not_written() {
             lineage,
             versions,
             latest,
-            time: 0,
-            oldest: 1,
-            expires: 0,
-            uses: 0,
-            in_pieces: false,
+            ..KEY
         };
         entry.encode(b"key").is_ok()
     };
@@ -672,15 +650,12 @@ fn entries_hold_to_their_limits() {
     assert!(untimed.encode().is_err(), "version 1 is in group 0");
 
     let key = KeyEntry {
-        deleted: false,
-        lineage: 3,
         versions: 2,
         latest: 4,
         time: TIME_MAX,
         oldest: 2,
         expires: TIME_MAX,
-        uses: 0,
-        in_pieces: false,
+        ..KEY
     };
     assert!(key.encode(b"key").is_ok());
     let time = TIME_MAX + 1;

@@ -16,9 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ibid_format::record::{
-    IndexValues, KeyEntry, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, TIME_MAX, key_of, split_key,
-};
+use ibid_format::record::{KeyEntry, RETENTION_CLOCK_KEY, RetentionClock, RetentionEntry, TIME_MAX, key_of, split_key};
 
 use crate::engine::{Direction, Engine, Read, Snapshot, Table};
 use crate::error::Error;
@@ -484,17 +482,7 @@ impl Sweeper {
                 },
                 None => Change::Purge,
             };
-            let operation = Operation {
-                target: target.clone(),
-                key: found.key,
-                change,
-                like: None,
-                time: 0,
-                expires: 0,
-                values: IndexValues::new(),
-                in_pieces: false,
-            };
-            (found.latest, operation)
+            (found.latest, Operation::new(target.clone(), found.key, change))
         };
         self.commit(found.into_iter().map(operation).collect(), clock)
     }

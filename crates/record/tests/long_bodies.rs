@@ -1,9 +1,12 @@
 //! A body that is too long for one record is stored in pieces, each once, and takes memory for a few of them.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use common::random;
 use ibid_record::{Batch, Compacting, Condition, Encoding, Error, Options, Store, Versions};
 
 /// Bodies of more than 64 KiB are in pieces, of 2 KiB on average.
@@ -25,19 +28,6 @@ fn parts(store: &Store) -> u64 {
     let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
     // One key has the secret.
     found.pieces.map_or(0, |pieces| pieces.keys - 1)
-}
-
-/// Returns bytes in which nothing comes again.
-fn noise(length: usize, mut seed: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(mixed ^ mixed >> 31).to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }
 
 /// Copies the files of a store, as they are if its process is stopped now.
@@ -66,7 +56,7 @@ fn a_body_of_any_length_is_read_as_it_was_stored_in_any_way() {
     let store = Store::open(folder.path(), options()).unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
     for length in [0, 1, WHOLE - 1, WHOLE, WHOLE + 1, 200_000, 3_000_000] {
-        let body = noise(length, length as u64);
+        let body = random(length as u64, length);
         let key = length.to_string();
         let number = bodies.put_from(key.as_bytes(), &mut &body[..]).unwrap();
         assert_eq!(bodies.latest(key.as_bytes()).unwrap().unwrap().number, number);
@@ -85,7 +75,7 @@ fn a_body_of_any_length_is_read_as_it_was_stored_in_any_way() {
     let store = Store::open(folder.path(), options()).unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
     for length in [0, 1, WHOLE - 1, WHOLE, WHOLE + 1, 200_000, 3_000_000] {
-        let (body, key) = (noise(length, length as u64), length.to_string());
+        let (body, key) = (random(length as u64, length), length.to_string());
         let key = key.as_bytes();
         for version in 1..=3 {
             assert!(bodies.get_version(key, version).unwrap().unwrap() == body, "{length}");
@@ -135,7 +125,7 @@ fn what_two_bodies_have_in_common_is_stored_once() {
     .unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
     let others = store.namespace("others", Versions::Latest).unwrap();
-    let body = noise(2_000_000, 1);
+    let body = random(1, 2_000_000);
     bodies.put(b"a", &body).unwrap();
     let first = parts(&store);
     assert!(first > 500, "{first}");
@@ -165,7 +155,7 @@ fn a_body_that_no_batch_stores_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), options()).unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
-    let body = noise(1_000_000, 1);
+    let body = random(1, 1_000_000);
     {
         let mut writer = store.body_writer().unwrap();
         writer.write_all(&body).unwrap();
@@ -218,13 +208,13 @@ fn a_body_of_which_something_was_not_stored_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), options().with_oplog(true)).unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
-    let body = noise(1_000_000, 1);
+    let body = random(1, 1_000_000);
     bodies.put(b"a", &body).unwrap();
     let mut writer = store.body_writer().unwrap();
     writer.write_all(&body).unwrap();
     // It takes no writes as a replica, and does again once it is promoted.
     store.follow().unwrap();
-    let failed = writer.write_all(&noise(1_000_000, 2)).unwrap_err();
+    let failed = writer.write_all(&random(2, 1_000_000)).unwrap_err();
     assert!(failed.to_string().contains("replica"), "{failed}");
     store.promote().unwrap();
     assert!(writer.write_all(b"more").is_err());
@@ -238,7 +228,7 @@ fn what_a_stopped_process_was_storing_is_removed_later() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), options()).unwrap();
     let bodies = store.namespace("bodies", Versions::Kept).unwrap();
-    let body = noise(1_000_000, 1);
+    let body = random(1, 1_000_000);
     bodies.put(b"a", &body[..500_000]).unwrap();
     let kept = parts(&store);
     let mut writer = store.body_writer().unwrap();
@@ -269,11 +259,11 @@ fn a_reader_sees_the_body_as_it_was_when_it_was_opened() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), options()).unwrap();
     let bodies = store.namespace("bodies", Versions::Latest).unwrap();
-    let body = noise(1_000_000, 1);
+    let body = random(1, 1_000_000);
     bodies.put(b"a", &body).unwrap();
     let mut reader = bodies.open(b"a").unwrap().unwrap();
     let first = reader.next_bytes().unwrap().to_vec();
-    bodies.put(b"a", &noise(1_000_000, 2)).unwrap();
+    bodies.put(b"a", &random(2, 1_000_000)).unwrap();
     assert_eq!(first[..], body[..first.len()]);
     assert!(read(reader) == body[first.len()..]);
     bodies.delete(b"a").unwrap();

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{assert_counted, folder, with_engine};
+use common::{assert_counted, folder, random, with_engine};
 use ibid_record::replicate::{Receiver, Sender};
 use ibid_record::{
     Batch, Compaction, Durability, Encoding, Error, Namespace, Options, Retention, Retrieval, Store, Time, Unique,
@@ -22,17 +22,6 @@ use ibid_record::{
 const OWN: usize = 200;
 /// Bytes that are looked for.
 const WINDOW: usize = 24;
-
-fn random(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
-    };
-    (0..length + 16).map(|_| next()).skip(16).collect()
-}
 
 /// Returns what only this version of this key has.
 fn own(key: &str, version: u32) -> Vec<u8> {

@@ -72,10 +72,14 @@ impl PieceList {
         self.parts.iter().map(|part| part.length).sum()
     }
 
+    /// Returns the key of a part as it is in the table `keys`.
+    pub fn stored_key(&self, part: &Part) -> Vec<u8> {
+        key_of(self.namespace, &self.kind.key(&part.id))
+    }
+
     /// Returns the keys of all parts as they are in the table `keys`, each once.
     pub fn stored_keys(&self) -> BTreeSet<Vec<u8>> {
-        let key = |part: &Part| key_of(self.namespace, &self.kind.key(&part.id));
-        self.parts.iter().map(key).collect()
+        self.parts.iter().map(|part| self.stored_key(part)).collect()
     }
 
     /// Returns the list as bytes.

@@ -134,6 +134,9 @@ struct Uses {
 
 impl Uses {
     fn add(&mut self, stored_key: &[u8], uses: u64) {
+        if uses == 0 {
+            return; // most keys are of no part
+        }
         let named = u64::from_le_bytes(body_digest(stored_key));
         self.total = self.total.wrapping_add(uses);
         self.of_parts = self.of_parts.wrapping_add(named.wrapping_mul(uses));

@@ -76,9 +76,8 @@ pub(crate) struct KeeperProgress {
 
 impl Keeper {
     /// Does all that it does in a pause of the writers.
-    pub(crate) fn settle(mut self) -> Result<(), Error> {
-        let activity = self.activity.clone();
-        let _hurried = activity.hurry();
+    pub(crate) fn settle(self) -> Result<(), Error> {
+        let _hurried = self.activity.hurry();
         loop {
             self.step(self.activity.bytes(), true)?;
             if self.progress().worn.is_empty() {
@@ -93,7 +92,7 @@ impl Keeper {
     }
 
     /// Works until the store closes or the engine fails. The store works without it, and only grows.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
         if self.works_for == KeptFor::Later {
             yield_to_others();
         }
@@ -101,7 +100,7 @@ impl Keeper {
         self.activity.has_no_keeper();
     }
 
-    fn work(&mut self) {
+    fn work(&self) {
         let tick = self.settings.idle_after.clamp(TICK_MIN, TICK);
         while !self.activity.rest(tick) {
             let bytes = self.activity.bytes();
@@ -130,12 +129,10 @@ impl Keeper {
     }
 
     /// Does what there is to do, and a part of what is left of earlier steps. Returns whether that was all.
-    fn step(&mut self, bytes: u64, is_idle: bool) -> Result<bool, Error> {
+    fn step(&self, bytes: u64, is_idle: bool) -> Result<bool, Error> {
         // To the end: no other one may make blocks or give space back meanwhile.
-        let numbers = self.numbers.clone();
-        let mut numbers = numbers.lock();
-        let progress = self.progress.clone();
-        let progress = &mut *progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers.lock();
+        let progress = &mut *self.progress();
         let is_due = bytes.saturating_sub(progress.packed_at) >= self.settings.recent_bytes as u64 / 2;
         let do_writers_wait = self.works_for == KeptFor::Writers;
         if !is_idle && !is_due && !do_writers_wait && progress.worn.is_empty() {
@@ -174,13 +171,7 @@ impl Keeper {
 
     /// Moves the records before `below` into blocks, if there are enough, together with those of some worn blocks.
     /// Returns whether it came to the end.
-    fn pack(
-        &mut self,
-        below: u64,
-        is_idle: bool,
-        numbers: &mut u64,
-        progress: &mut KeeperProgress,
-    ) -> Result<bool, Error> {
+    fn pack(&self, below: u64, is_idle: bool, numbers: &mut u64, progress: &mut KeeperProgress) -> Result<bool, Error> {
         let moved_out = self.records.moved_out();
         let mut pace = self.pace();
         let mut go_on = || pace.rest();

@@ -15,14 +15,8 @@ pub(crate) fn list_of(number: u64, list: &[u8]) -> Result<PieceList, Error> {
 }
 
 /// Returns a part of a body: a piece, or the list of a part that is a list.
-pub(crate) fn part(
-    records: &Records,
-    read: &(impl Read + ?Sized),
-    list: &PieceList,
-    part: &Part,
-) -> Result<Vec<u8>, Error> {
-    let key = list.kind.key(&part.id);
-    let stored_key = ibid_format::record::key_of(list.namespace, &key);
+fn part(records: &Records, read: &(impl Read + ?Sized), list: &PieceList, part: &Part) -> Result<Vec<u8>, Error> {
+    let (key, stored_key) = (list.kind.key(&part.id), list.stored_key(part));
     let entry = lookup::key_entry(read, &stored_key)?;
     let entry = entry.ok_or_else(|| Error::damaged(Table::Keys, &stored_key, Damage::Missing))?;
     let (number, owner) = (entry.latest, (list.namespace, &key[..], entry.versions));
@@ -48,14 +42,12 @@ pub(crate) fn parts_of(
     list: &PieceList,
     of: &Part,
 ) -> Result<PieceList, Error> {
-    let bytes = part(records, read, list, of)?;
-    let parts = PieceList::decode(&bytes);
-    let stored_key = || ibid_format::record::key_of(list.namespace, &list.kind.key(&of.id));
-    let parts = parts.map_err(|error| Error::damaged(Table::Keys, &stored_key(), error))?;
-    let is_right = parts.kind == PartKind::Piece && parts.length() == of.length;
-    is_right
-        .then_some(parts)
-        .ok_or_else(|| Error::damaged(Table::Keys, &stored_key(), Damage::Misplaced))
+    let parts = PieceList::decode(&part(records, read, list, of)?);
+    let parts = parts.map_err(|error| Error::damaged(Table::Keys, &list.stored_key(of), error))?;
+    match parts.kind == PartKind::Piece && parts.length() == of.length {
+        true => Ok(parts),
+        false => Err(other_length(list, of)),
+    }
 }
 
 /// Returns a piece, which must have as many bytes as its list says.
@@ -66,11 +58,15 @@ pub(crate) fn piece(
     of: &Part,
 ) -> Result<Vec<u8>, Error> {
     let bytes = part(records, read, list, of)?;
-    if bytes.len() as u64 == of.length {
-        return Ok(bytes);
+    match bytes.len() as u64 == of.length {
+        true => Ok(bytes),
+        false => Err(other_length(list, of)),
     }
-    let stored_key = ibid_format::record::key_of(list.namespace, &list.kind.key(&of.id));
-    Err(Error::damaged(Table::Keys, &stored_key, Damage::Misplaced))
+}
+
+/// Returns the error of a part that is another one than its list says.
+fn other_length(list: &PieceList, of: &Part) -> Error {
+    Error::damaged(Table::Keys, &list.stored_key(of), Damage::Misplaced)
 }
 
 /// Returns a whole body, if it is not longer than is read at once.

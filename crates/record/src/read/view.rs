@@ -92,15 +92,9 @@ impl View {
     /// Opens the body of a version of a key, or of the latest one; [`None`] if there is no such version, or if it
     /// deletes the key.
     pub(crate) fn open(&self, namespace: u32, key: &[u8], version: Option<u32>) -> Result<Option<Opened>, Error> {
-        let Some(entry) = self.entry(namespace, key)? else {
+        let Some((version, VersionEntry { deleted, number, .. })) = self.version_entry(namespace, key, version)? else {
             return Ok(None);
         };
-        let version = version.unwrap_or(entry.versions);
-        if !(1..=entry.versions).contains(&version) {
-            return Ok(None);
-        }
-        let there = lookup::version_entry(&*self.engine, &entry, version)?;
-        let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
         let (generation, owner) = (Some(self.generation), Some((namespace, key, version)));
         let mut opened = None;
         let mut found = |stored: Cow<'_, [u8]>, in_pieces| opened = Some((stored.into_owned(), in_pieces));
@@ -180,14 +174,10 @@ impl View {
         version: u32,
         found: &mut dyn FnMut(Cow<'_, [u8]>),
     ) -> Result<bool, Error> {
-        let Some(entry) = self.entry(namespace, key)? else {
+        let found_entry = self.version_entry(namespace, key, Some(version))?;
+        let Some((_, VersionEntry { deleted, number, .. })) = found_entry else {
             return Ok(false);
         };
-        if !(1..=entry.versions).contains(&version) {
-            return Ok(false);
-        }
-        let there = lookup::version_entry(&*self.engine, &entry, version)?;
-        let VersionEntry { deleted, number, .. } = there.ok_or_else(|| purged(key, version))?;
         let owner = (namespace, key, version);
         let (read, generation) = (&*self.engine, Some(self.generation));
         let is_shown = self.records.show(read, generation, number, owner, found)?;
@@ -248,6 +238,24 @@ impl View {
             true => pieces::assembled(records, &**engine, &pieces::list_of(number, &body)?),
             false => Ok(body),
         }
+    }
+
+    /// Returns a version of a key, or the latest one; [`None`] if there is no such version.
+    fn version_entry(
+        &self,
+        namespace: u32,
+        key: &[u8],
+        version: Option<u32>,
+    ) -> Result<Option<(u32, VersionEntry)>, Error> {
+        let Some(entry) = self.entry(namespace, key)? else {
+            return Ok(None);
+        };
+        let version = version.unwrap_or(entry.versions);
+        if !(1..=entry.versions).contains(&version) {
+            return Ok(None);
+        }
+        let there = lookup::version_entry(&*self.engine, &entry, version)?;
+        Ok(Some((version, there.ok_or_else(|| purged(key, version))?)))
     }
 
     fn entry(&self, namespace: u32, key: &[u8]) -> Result<Option<KeyEntry>, Error> {

@@ -5,8 +5,6 @@ use std::io::Read;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ibid_format::record::IndexValues;
-
 use super::batch::Batch;
 use super::body_reader::BodyReader;
 use super::body_writer::BodyWriter;
@@ -542,16 +540,7 @@ impl Namespace {
 
     /// Returns an operation of this namespace.
     pub(super) fn operation(&self, key: &[u8], change: Change) -> Operation {
-        Operation {
-            target: self.target(),
-            key: key.to_vec(),
-            change,
-            like: None,
-            time: 0,
-            expires: 0,
-            values: IndexValues::new(),
-            in_pieces: false,
-        }
+        Operation::new(self.target(), key.to_vec(), change)
     }
 
     /// Refuses a namespace of which nothing says what it was before.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ibid_format::record::{DRAFT_PREFIX, IndexValues, PIECE_ID_BYTES, PIECES_NAMESPACE, PIECES_SECRET_KEY, key_of};
+use ibid_format::record::{DRAFT_PREFIX, PIECE_ID_BYTES, PIECES_NAMESPACE, PIECES_SECRET_KEY, key_of};
 
 use super::shared::Shared;
 use crate::engine::{Direction, Engine, Table};
@@ -36,21 +36,20 @@ impl Pieces {
     }
 
     pub(super) fn operation(&self, key: Vec<u8>, change: Change, in_pieces: bool) -> Operation {
-        operation(&self.target, key, change, in_pieces)
+        Operation {
+            in_pieces,
+            ..Operation::new(self.target.clone(), key, change)
+        }
     }
 }
 
-fn operation(target: &Target, key: Vec<u8>, change: Change, in_pieces: bool) -> Operation {
-    Operation {
-        target: target.clone(),
-        key,
-        change,
-        like: None,
-        time: 0,
-        expires: 0,
-        values: IndexValues::new(),
-        in_pieces,
-    }
+/// Returns the batches that remove records of drafts, each a few.
+fn removals<'k>(target: &'k Target, keys: &'k [Vec<u8>]) -> impl Iterator<Item = Changes> + use<'k> {
+    let delete = |key: &Vec<u8>| Operation::new(target.clone(), key.clone(), Change::Delete);
+    keys.chunks(REMOVED_AT_ONCE).map(move |keys| Changes {
+        operations: keys.iter().map(delete).collect(),
+        ..Changes::default()
+    })
 }
 
 fn target(number: u32) -> Target {
@@ -96,12 +95,7 @@ impl Drafts {
         let is_live = |key: &[u8]| draft_number(key).is_some_and(|number| live.contains(&number));
         let target = target(number);
         let abandoned: Vec<_> = found.into_iter().filter(|key| !is_live(key)).collect();
-        for keys in abandoned.chunks(REMOVED_AT_ONCE) {
-            let delete = |key: &Vec<u8>| operation(&target, key.clone(), Change::Delete, false);
-            let changes = Changes {
-                operations: keys.iter().map(delete).collect(),
-                ..Changes::default()
-            };
+        for changes in removals(&target, &abandoned) {
             match writer.ask(Command::Batch(changes), Durability::None) {
                 // Someone else was faster.
                 Ok(_) | Err(Error::NoSuchKey { .. }) => {}
@@ -154,7 +148,7 @@ impl Shared {
         }
         let put = Change::PutIfAbsent(secret.to_vec());
         let changes = Changes {
-            operations: vec![operation(&target, PIECES_SECRET_KEY.to_vec(), put, false)],
+            operations: vec![Operation::new(target.clone(), PIECES_SECRET_KEY.to_vec(), put)],
             ..Changes::default()
         };
         self.commit_stored(changes, Durability::None)?;
@@ -218,12 +212,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        for keys in self.keys.chunks(REMOVED_AT_ONCE) {
-            let delete = |key: &Vec<u8>| self.pieces.operation(key.clone(), Change::Delete, false);
-            let changes = Changes {
-                operations: keys.iter().map(delete).collect(),
-                ..Changes::default()
-            };
+        for changes in removals(&self.pieces.target, &self.keys) {
             // What stays because of an error is removed some time after the store is opened again.
             if self.store.commit_stored(changes, Durability::None).is_err() {
                 break;

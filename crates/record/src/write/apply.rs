@@ -376,7 +376,8 @@ fn write(
     }))
 }
 
-fn put_entry(
+/// Writes the entry of a key with its index values.
+pub(super) fn put_entry(
     transaction: &mut dyn Transaction,
     stored_key: &[u8],
     entry: &KeyEntry,

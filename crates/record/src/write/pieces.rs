@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ibid_format::record::{KeyEntry, PieceList};
+use ibid_format::record::{IndexValues, KeyEntry, PieceList};
 
+use super::apply::put_entry;
 use super::references;
 use crate::engine::{Table, Transaction};
 use crate::error::{Damage, Error};
@@ -16,16 +17,19 @@ pub(crate) fn count(transaction: &mut dyn Transaction, list: &[u8]) -> Result<()
     for stored_key in list.stored_keys() {
         let entry = lookup::key_entry(transaction, &stored_key)?;
         let entry = entry.ok_or_else(|| Error::damaged(Table::Keys, &stored_key, Damage::Missing))?;
-        let uses = entry.uses + 1;
-        put(transaction, &stored_key, KeyEntry { uses, ..entry })?;
+        set_uses(transaction, &stored_key, entry.uses + 1, entry)?;
     }
     Ok(())
 }
 
-fn put(transaction: &mut dyn Transaction, stored_key: &[u8], entry: KeyEntry) -> Result<(), Error> {
-    let value = entry.encode(stored_key);
-    let value = value.map_err(|error| Error::damaged(Table::Keys, stored_key, error))?;
-    Ok(transaction.put(Table::Keys, stored_key, &value)?)
+/// Sets how many records need a part, which has no index values.
+fn set_uses(transaction: &mut dyn Transaction, stored_key: &[u8], uses: u64, entry: KeyEntry) -> Result<(), Error> {
+    put_entry(
+        transaction,
+        stored_key,
+        &KeyEntry { uses, ..entry },
+        &IndexValues::new(),
+    )
 }
 
 /// Parts that records of a batch no longer need. They are removed at its end: another record of the batch may need
@@ -66,7 +70,7 @@ impl Released {
             };
             let uses = entry.uses.saturating_sub(count);
             if uses > 0 {
-                put(transaction, &stored_key, KeyEntry { uses, ..entry })?;
+                set_uses(transaction, &stored_key, uses, entry)?;
                 continue;
             }
             if entry.in_pieces {

@@ -193,6 +193,20 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// Returns a change of a key with nothing else.
+    pub(crate) fn new(target: Target, key: Vec<u8>, change: Change) -> Self {
+        Operation {
+            target,
+            key,
+            change,
+            like: None,
+            time: 0,
+            expires: 0,
+            values: IndexValues::new(),
+            in_pieces: false,
+        }
+    }
+
     pub(crate) fn body_bytes(&self) -> usize {
         self.change.body().map_or(0, <[u8]>::len)
     }

@@ -538,6 +538,18 @@ pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
         .collect()
 }
 
+/// Returns random bytes, in which nothing comes again.
+pub(crate) fn random(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
+    };
+    (0..length + 16).map(|_| next()).skip(16).collect()
+}
+
 /// Returns a folder whose syncs cost nothing, for tests that are not about syncs.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")

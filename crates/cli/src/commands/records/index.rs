@@ -3,9 +3,10 @@
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ibid_record::{Batch, Direction, Error, Index, Namespace, Store, Unique};
+use ibid_record::{Batch, Direction, Index, Namespace, Store, Unique};
 
 use super::indexes::{self, FieldIndexes};
+use super::scan::LeftOut;
 use super::{existing_namespace, open_existing, options_to_store};
 use crate::args::IndexArgs;
 use crate::commands::open::Context;
@@ -57,20 +58,15 @@ fn fill(
     let snapshot = store.snapshot()?;
     let everything = (Bound::Unbounded, Bound::Unbounded);
     let (mut batch, mut bytes) = (Batch::new(), 0);
+    let mut left_out = LeftOut::default();
     for record in snapshot.scan(namespace, everything, Direction::Forward)? {
         if watch.monitor.is_cancelled() {
             store.commit(batch)?;
             let left = format!("{} records are found in the index", done.records);
             return Err(Failure::Interrupted(left.into()));
         }
-        let record = match record {
-            Ok(record) => record,
-            Err(error @ (Error::OfKey { .. } | Error::OfRecord { .. })) => {
-                print::failure(&error.into());
-                done.left_out += 1;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
+        let Some(record) = left_out.unless_readable(record)? else {
+            continue;
         };
         watch
             .monitor
@@ -97,5 +93,6 @@ fn fill(
         }
     }
     store.commit(batch)?;
+    done.left_out += left_out.unreadable;
     Ok(())
 }
