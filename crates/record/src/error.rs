@@ -180,7 +180,7 @@ pub enum Error {
     /// The stored bytes are not those that were written: an entry of one of the engine's tables
     /// changed. Restore the store from a copy; [`Store::verify`](crate::Store::verify) lists all
     /// damage.
-    #[error("the store is damaged: table {table}, key {key}: {found}", table = table.name(), key = key_text(key))]
+    #[error("the store is damaged: {}: {found}", entry_text(*table, key))]
     Damaged {
         /// The engine's table.
         table: Table,
@@ -513,6 +513,15 @@ fn found_text(latest: Option<Version>) -> String {
     }
 }
 
+/// Returns an entry of a table for a message.
+fn entry_text(table: Table, key: &[u8]) -> String {
+    match (table, key.try_into().map(u64::from_be_bytes)) {
+        (Table::Records, Ok(number)) => format!("record {number}"),
+        (Table::Blocks, Ok(number)) => format!("block {number}"),
+        _ => format!("table {}, key {}", table.name(), key_text(key)),
+    }
+}
+
 /// Returns a key as text for a message, shortened if it is long. What is not text, or has no shape on
 /// a terminal, is escaped.
 fn key_text(key: &[u8]) -> String {
@@ -542,6 +551,25 @@ mod tests {
         assert_eq!(key_text(&[b'x'; 65]), format!("\"{}…\"", "x".repeat(64)));
         assert_eq!(key_text(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
         assert_eq!(key_text(&[0x80; 65]), format!("\"{}…\"", "\\x80".repeat(64)));
+    }
+
+    #[test]
+    fn a_damaged_record_is_named_by_its_number() {
+        let of = |table, key: &[u8]| Error::damaged(table, key, Damage::Missing).to_string();
+        let number = 57_u64.to_be_bytes();
+        assert_eq!(
+            of(Table::Records, &number),
+            "the store is damaged: record 57: it is missing"
+        );
+        assert_eq!(
+            of(Table::Blocks, &number),
+            "the store is damaged: block 57: it is missing"
+        );
+        let keys = "the store is damaged: table keys, key \"ibid\": it is missing";
+        assert_eq!(
+            (of(Table::Keys, b"ibid"), of(Table::Records, b"ibid")),
+            (keys.into(), keys.replace("keys", "records"))
+        );
     }
 
     #[test]

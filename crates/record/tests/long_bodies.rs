@@ -6,8 +6,10 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use common::random;
-use ibid_record::{Batch, Compacting, Condition, Encoding, Error, Options, Store, Versions};
+use common::{entries, random, set, with_engine};
+use ibid_format::record::{KeyEntry, PartKind};
+use ibid_record::engine::Table;
+use ibid_record::{Batch, Compacting, Condition, Encoding, Error, Options, Problem, Store, Versions};
 
 /// Bodies of more than 64 KiB are in pieces, of 2 KiB on average.
 const WHOLE: usize = 64 << 10;
@@ -252,6 +254,62 @@ fn what_a_stopped_process_was_storing_is_removed_later() {
     let bodies = stopped.namespace("bodies", Versions::Kept).unwrap();
     assert!(bodies.get(b"a").unwrap().unwrap() == body[..500_000]);
     verified(&stopped);
+}
+
+/// In a piece, in a list, and in the entry of the key of one.
+#[test]
+fn damage_of_a_part_is_told_of_all_bodies_that_need_it_and_of_no_others() {
+    for part in [PartKind::Piece, PartKind::List] {
+        for table in [Table::Records, Table::Keys] {
+            for is_lost in [false, true] {
+                let folder = tempfile::tempdir().unwrap();
+                let (first, second) = (random(1, 200_000), random(2, 200_000));
+                let damaged = {
+                    let store = Store::open(folder.path(), options()).unwrap();
+                    let bodies = store.namespace("bodies", Versions::Kept).unwrap();
+                    bodies.put(b"sound", &second).unwrap();
+                    bodies.put(b"short", b"in the same place").unwrap();
+                    for body in [&second, &first, &first] {
+                        bodies.put(b"a", body).unwrap();
+                    }
+                    bodies.written_after(0).unwrap().last().unwrap().unwrap().number
+                };
+                with_engine(folder.path(), |engine| {
+                    // The last part is one of the second body.
+                    let is_part = |key: &[u8]| key.len() == 37 && key[4] == part as u8;
+                    let all = entries(engine, Table::Keys).into_iter();
+                    let parts = all.filter(|(key, _)| is_part(key));
+                    let of = |(key, value): (Vec<u8>, Vec<u8>)| (KeyEntry::decode(&key, &value).unwrap().latest, key);
+                    let (number, key) = parts.map(of).filter(|(number, _)| *number < damaged).max().unwrap();
+                    let key = if table == Table::Keys {
+                        key
+                    } else {
+                        number.to_be_bytes().to_vec()
+                    };
+                    set(engine, table, &key, Some(&b"damaged"[..]).filter(|_| !is_lost));
+                });
+                let store = Store::open(
+                    folder.path(),
+                    options().with_encoding(Encoding::default().with_enabled(false)),
+                );
+                let store = store.unwrap();
+                let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+                let case = format!("{part:?}, {table:?}, {is_lost}: {:?}", found.faults);
+                let named: Vec<_> = found.faults.iter().filter(|fault| fault.key.ends_with(b"a")).collect();
+                let problem = Problem::Pieces { versions: 2, first: 2 };
+                assert!(named.len() == 1 && named[0].problem == problem, "{case}");
+                assert!(
+                    !found.faults.iter().any(|fault| fault.key.ends_with(b"sound")),
+                    "{case}"
+                );
+                let counts = &found.namespaces[0];
+                assert_eq!((counts.records, counts.body_bytes), (3, 2 * 200_000 + 17), "{case}");
+                let bodies = store.namespace("bodies", Versions::Kept).unwrap();
+                assert!(bodies.get(b"a").is_err() && bodies.get_version(b"a", 1).unwrap().unwrap() == second);
+                assert!(bodies.get(b"sound").unwrap().unwrap() == second);
+            }
+        }
+    }
 }
 
 #[test]

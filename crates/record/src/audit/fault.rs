@@ -140,6 +140,16 @@ pub enum Problem {
         /// The value of the entry.
         found: u64,
     },
+    /// Pieces of the bodies of a key cannot be read, each of which is a fault of its own.
+    #[error(
+        "the bodies of {versions} of its versions cannot be read, from version {first} on: a piece of each is damaged"
+    )]
+    Pieces {
+        /// How many versions.
+        versions: u64,
+        /// The first of them.
+        first: u32,
+    },
     /// The namespace of the key does not exist. Reported for the first key of it only.
     #[error("there is no such namespace")]
     NoNamespace,

@@ -2,6 +2,7 @@
 
 mod count;
 mod fault;
+mod long_bodies;
 mod sizes;
 mod statistics;
 mod verify;

@@ -16,14 +16,15 @@ use std::ops::{Bound, ControlFlow};
 use ibid_format::record::{
     self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
     FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LAST_BLOCK_KEY, LOG_KEY, LastBlock, LogEntry, LogState,
-    NEXT_KEY, NamespaceEntry, NextNumbers, PIECES_NAMESPACE, PURGED_KEY, PieceList, Places, PurgedMark,
-    RETENTION_CLOCK_KEY, References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY,
-    body_digest, frames_of_block, key_of, log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
+    NEXT_KEY, NamespaceEntry, NextNumbers, PIECES_NAMESPACE, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY,
+    References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of,
+    log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
 use super::fault::{
     FAULTS_MAX, Fault, NUMBER_BYTES, NamespaceCounts, Problem, Verification, number_of, split_group_key,
 };
+use super::long_bodies::Parts;
 use crate::engine::{Direction, EngineError, KeyRange, Read, Snapshot, Table};
 use crate::error::{Damage, Error};
 use crate::read::records::Records;
@@ -57,8 +58,7 @@ pub(crate) fn verify(
         position: (0, Digest::default()),
         namespaces: BTreeMap::new(),
         missing_namespace: None,
-        needed_pieces: Uses::default(),
-        counted_pieces: Uses::default(),
+        parts: Parts::default(),
         indexes: BTreeMap::new(),
         missing_index: None,
         last_row: None,
@@ -71,6 +71,7 @@ pub(crate) fn verify(
     verifier.walk(Table::Meta, Verifier::meta)?;
     verifier.walk(Table::Namespaces, Verifier::namespace)?;
     verifier.walk(Table::Keys, Verifier::key)?;
+    verifier.bodies()?;
     verifier.walk(Table::Indexes, Verifier::index)?;
     verifier.walk(Table::Versions, Verifier::version)?;
     verifier.walk(Table::Records, Verifier::single)?;
@@ -81,7 +82,7 @@ pub(crate) fn verify(
     verifier.walk(Table::Chains, Verifier::chain)?;
     verifier.walk(Table::Oplog, Verifier::oplog)?;
     verifier.end_of_log();
-    verifier.pieces();
+    verifier.uses();
     let of_pieces = |counts: &NamespaceCounts| counts.name == PIECES_NAMESPACE;
     let (pieces, namespaces): (Vec<_>, _) = verifier.namespaces.into_values().partition(of_pieces);
     Ok(Verification {
@@ -93,9 +94,9 @@ pub(crate) fn verify(
     })
 }
 
-struct Verifier<'v> {
-    read: &'v dyn Read,
-    records: &'v Records,
+pub(super) struct Verifier<'v> {
+    pub(super) read: &'v dyn Read,
+    pub(super) records: &'v Records,
     /// For each base that is still to come, the number of checked records that are deltas of it.
     needed: BTreeMap<u64, u32>,
     /// The numbers that come next; the largest there are while they are unknown.
@@ -103,13 +104,10 @@ struct Verifier<'v> {
     log: Option<LogState>,
     /// The position and digest of the last entry of the log that was looked at.
     position: (u64, Digest),
-    namespaces: BTreeMap<u32, NamespaceCounts>,
+    pub(super) namespaces: BTreeMap<u32, NamespaceCounts>,
     /// The last namespace that has keys and does not exist.
     missing_namespace: Option<u32>,
-    /// The parts that the lists of all versions name.
-    needed_pieces: Uses,
-    /// The same, as the entries of the parts say.
-    counted_pieces: Uses,
+    pub(super) parts: Parts,
     /// Whether each index, by namespace and number, is unique.
     indexes: BTreeMap<(u32, u8), bool>,
     /// The last index that has values and does not exist.
@@ -117,30 +115,11 @@ struct Verifier<'v> {
     /// The last row of an index that was looked at.
     last_row: Option<IndexRow>,
     faults: Vec<Fault>,
-    faults_total: u64,
+    pub(super) faults_total: u64,
     /// The entries with listed faults.
     faulty: HashSet<(Table, Vec<u8>)>,
     progress: &'v mut dyn FnMut(u64) -> ControlFlow<()>,
-    stopped: bool,
-}
-
-/// A sum over parts of long bodies: of how many records need each, with and without what names the part. Two such sums
-/// are the same for the same parts, and practically never for others.
-#[derive(Default, PartialEq, Eq)]
-struct Uses {
-    total: u64,
-    of_parts: u64,
-}
-
-impl Uses {
-    fn add(&mut self, stored_key: &[u8], uses: u64) {
-        if uses == 0 {
-            return; // most keys are of no part
-        }
-        let named = u64::from_le_bytes(body_digest(stored_key));
-        self.total = self.total.wrapping_add(uses);
-        self.of_parts = self.of_parts.wrapping_add(named.wrapping_mul(uses));
-    }
+    pub(super) stopped: bool,
 }
 
 /// A version of a key, as the entries of the key say.
@@ -158,7 +137,7 @@ impl Verifier<'_> {
         self.stopped = self.stopped || (self.progress)(bytes).is_break();
     }
 
-    fn fault(&mut self, table: Table, key: &[u8], problem: Problem) {
+    pub(super) fn fault(&mut self, table: Table, key: &[u8], problem: Problem) {
         // Most entries are looked at twice.
         if self.faulty.contains(&(table, key.to_vec())) {
             return;
@@ -172,7 +151,7 @@ impl Verifier<'_> {
     }
 
     /// Notes an error that is a fault. Returns others, after which nothing more can be checked.
-    fn absorb(&mut self, looked: Result<(), Error>, table: Table, key: &[u8]) -> Result<(), Error> {
+    pub(super) fn absorb(&mut self, looked: Result<(), Error>, table: Table, key: &[u8]) -> Result<(), Error> {
         match looked {
             Err(Error::Damaged { table, key, found }) => self.fault(table, &key, Problem::Damaged(found)),
             Err(Error::Engine(EngineError::Damaged { found, .. })) => {
@@ -201,7 +180,7 @@ impl Verifier<'_> {
     }
 
     /// Shows the entries in a range to `each`.
-    fn walk_range(
+    pub(super) fn walk_range(
         &mut self,
         table: Table,
         range: KeyRange<'_>,
@@ -300,7 +279,11 @@ impl Verifier<'_> {
     fn key(&mut self, stored_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let damaged = |error| Error::damaged(Table::Keys, stored_key, error);
         let (namespace, key) = split_key(stored_key).map_err(damaged)?;
-        let (entry, values) = KeyEntry::decode_with_values(stored_key, value).map_err(damaged)?;
+        let decoded = KeyEntry::decode_with_values(stored_key, value);
+        if decoded.is_err() {
+            self.note_part(namespace, stored_key);
+        }
+        let (entry, values) = decoded.map_err(damaged)?;
         for (index, value) in values {
             let key = key.to_vec();
             let row = IndexRow {
@@ -314,7 +297,7 @@ impl Verifier<'_> {
                 self.fault(Table::Indexes, &row, Problem::Damaged(Damage::Missing));
             }
         }
-        self.counted_pieces.add(stored_key, entry.uses);
+        self.parts.counted.add(stored_key, entry.uses);
         match self.namespaces.get_mut(&namespace) {
             Some(counts) => {
                 counts.keys += u64::from(!entry.deleted);
@@ -485,7 +468,10 @@ impl Verifier<'_> {
             .show_stored(self.read, None, number, Some(owner), &mut found)
         {
             Ok(is_body) => is_body,
-            Err(error) => return self.absorb(Err(error), Table::Records, &stored_key),
+            Err(error) => {
+                self.note_part(version.namespace, &key_of(version.namespace, version.key));
+                return self.absorb(Err(error), Table::Records, &stored_key);
+            }
         };
         if is_body == deleted {
             let (expected, found) = (deleted.into(), (!is_body).into());
@@ -511,28 +497,6 @@ impl Verifier<'_> {
             counts.latest_body_bytes += if version.is_latest { bytes } else { 0 };
         }
         Ok(())
-    }
-
-    /// Checks that the parts of a long body are there, of which each is checked with its own key.
-    fn list(&mut self, list: &PieceList) -> Result<(), Error> {
-        for stored_key in list.stored_keys() {
-            self.needed_pieces.add(&stored_key, 1);
-            if !self.read.contains(Table::Keys, &stored_key)? {
-                self.fault(Table::Keys, &stored_key, Problem::Damaged(Damage::Missing));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that the parts of long bodies are needed as often as their entries say. If they are not, a part may be
-    /// removed too early, or never. What is damaged is not counted, so that only a sound store is checked.
-    fn pieces(&mut self) {
-        if !self.stopped && self.faults_total == 0 && self.needed_pieces != self.counted_pieces {
-            let field = "how often lists name pieces of long bodies";
-            let (expected, found) = (self.needed_pieces.total, self.counted_pieces.total);
-            let problem = Problem::Disagrees { field, expected, found };
-            self.fault(Table::Namespaces, PIECES_NAMESPACE.as_bytes(), problem);
-        }
     }
 
     fn count_purged(&mut self, namespace: u32, versions: u64) {
