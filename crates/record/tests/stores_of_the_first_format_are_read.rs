@@ -1,7 +1,7 @@
 //! Stores that an earlier version wrote are read, verified and written to.
 //!
 //! `fixtures/v1-open` and `fixtures/v1-encrypted` were written by version 0.1.0 with
-//! `examples/write_fixtures.rs`.
+//! `examples/write_store_fixtures.rs`.
 
 #[path = "fixtures/content.rs"]
 mod content;

@@ -1,6 +1,6 @@
 //! How small and how fast are deltas between versions of large files?
 //!
-//! `versions TARGET-KIB BASE-KIB EVERY FILE FILE...` takes every EVERY-th stretch of TARGET-KIB of
+//! `deltas_of_versions TARGET-KIB BASE-KIB EVERY FILE FILE...` takes every EVERY-th stretch of TARGET-KIB of
 //! each file but the first, and encodes it against the BASE-KIB around the same place of the file
 //! before. It prints for every method the size of all deltas and the speed in MB/s of targets, the
 //! best of three runs of each pair.

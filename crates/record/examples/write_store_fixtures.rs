@@ -2,7 +2,7 @@
 //! version of the format only: a store in `tests/fixtures` is never written again.
 //!
 //! ```sh
-//! cargo run -p ibid-record --example write_fixtures -- target/fixtures
+//! cargo run -p ibid-record --example write_store_fixtures -- target/fixtures
 //! ```
 
 #[path = "../tests/fixtures/content.rs"]
