@@ -122,7 +122,9 @@ fn open(disk: &Disk, options: Options, random: &mut Random) -> Store {
     // Often it begins its log anew after each commit or each few.
     let log_bytes = [0, 3000, 20_000, 16 << 20][random.below(4) as usize];
     let segment_bytes = [3000, 30_000, 16 << 20][random.below(3) as usize];
-    let engine = disk.engine(options.cache_bytes);
+    // Then commits go on while a checkpoint is synced, and the power fails meanwhile.
+    let sync = Duration::from_millis([0, 0, 0, 1][random.below(4) as usize]);
+    let engine = disk.slow_engine(options.cache_bytes, sync);
     let engine = engine.with_log_bytes(log_bytes).with_segment_bytes(segment_bytes);
     Store::with_engine(Path::new("disk"), Box::new(engine), options).unwrap()
 }

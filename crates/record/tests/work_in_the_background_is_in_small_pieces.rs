@@ -32,6 +32,8 @@ struct Counts {
     removed_at_once: AtomicU64,
     /// The threads that have taken snapshots, and the nice value of each.
     threads: Mutex<BTreeMap<String, i64>>,
+    /// How long 256 entries of chains take, milliseconds.
+    chains_ms: AtomicU64,
     /// A thread whose snapshots and reads take a millisecond each, as if others left it little of the processors.
     starved: Mutex<&'static str>,
     /// How many these were.
@@ -165,7 +167,14 @@ impl Read for CountingSnapshot {
         direction: Direction,
         each: EachPair<'_>,
     ) -> Result<(), EngineError> {
-        self.snapshot.range(table, range, direction, each)
+        let mut shown = 0;
+        self.snapshot.range(table, range, direction, &mut |key, value| {
+            shown += 1;
+            if table == Table::Chains && shown % 256 == 0 {
+                std::thread::sleep(Duration::from_millis(self.counts.chains_ms.load(Ordering::SeqCst)));
+            }
+            each(key, value)
+        })
     }
 }
 
@@ -378,4 +387,50 @@ fn a_store_that_is_closed_encodes_no_more_records() {
     store.finish_encoding().unwrap();
     let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(found.namespaces[0].unencoded, 0);
+}
+
+/// Of a store of ten million keys, the encoder reads for seconds what all are like. A program that stores one record and
+/// ends does not wait for that, however often it runs; but it does not leave more and more either.
+#[test]
+fn little_is_left_where_the_index_is_large() {
+    const KEYS: u32 = 40_000;
+    let encoding = || options().with_encoding(Encoding::default());
+    let put_one_more = |store: &Store, key: u32| {
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        pages.put(&key.to_be_bytes(), &noise(70, KEYS + key)).unwrap();
+        store.finish_encoding_unless_little().unwrap();
+    };
+    let unencoded = |store: &Store| {
+        let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+        found.namespaces[0].unencoded
+    };
+    let folder = folder();
+    {
+        let (store, _) = open(folder.path(), encoding(), None);
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        for keys in (0..KEYS).collect::<Vec<_>>().chunks(1000) {
+            let mut batch = Batch::new();
+            for &key in keys {
+                batch.put(&pages, &key.to_be_bytes(), noise(70, key));
+            }
+            store.commit(batch).unwrap();
+        }
+        store.finish_encoding().unwrap();
+    }
+    for run in 0..3 {
+        let (store, counts) = open(folder.path(), encoding(), None);
+        counts.chains_ms.store(10, Ordering::SeqCst);
+        put_one_more(&store, run);
+        assert_eq!(store.encoding().records, 0, "it has read all");
+        drop(store);
+    }
+    let (store, _) = open(folder.path(), options(), None);
+    assert_eq!(unencoded(&store), 3);
+    for key in 3..64 {
+        put_one_more(&store, key);
+    }
+    drop(store);
+    let (store, _) = open(folder.path(), encoding(), None);
+    put_one_more(&store, 64);
+    assert_eq!(unencoded(&store), 0);
 }

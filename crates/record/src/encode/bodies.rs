@@ -4,10 +4,6 @@ use std::collections::HashMap;
 
 use ibid_format::record::BODY_CHECK_BYTES;
 
-use super::index::each_chain;
-use crate::engine::Snapshot;
-use crate::error::Error;
-
 /// About the most memory for an entry, bytes: of a table that has just grown.
 const BYTES_PER_ENTRY: usize = 24;
 /// Most entries, however little memory there is.
@@ -32,15 +28,6 @@ impl BodyIndex {
             places: HashMap::new(),
             entries_max: ENTRIES_MIN.max(bytes_max / BYTES_PER_ENTRY),
         }
-    }
-
-    /// Fills the index from a store.
-    pub(crate) fn fill(&mut self, read: &dyn Snapshot) -> Result<(), Error> {
-        each_chain(read, |number, entry| {
-            if let Some(check) = entry.check {
-                self.replace(number, check);
-            }
-        })
     }
 
     /// Makes a record the newest with this body. Returns the last 32 bits of the number of the one before.

@@ -34,19 +34,15 @@ impl NewestIndex {
         }
     }
 
-    /// Fills the indexes with the newest records of all chains, but those of namespaces in which
-    /// encoding was given up.
-    pub(crate) fn fill(&mut self, read: &dyn Snapshot, is_given_up: impl Fn(u32) -> bool) -> Result<(), Error> {
-        let mut chains: HashMap<u32, usize> = HashMap::new();
-        each_chain(read, |_, entry| *chains.entry(entry.namespace).or_default() += 1)?;
-        chains.retain(|&namespace, _| !is_given_up(namespace));
-        for (&namespace, &chains) in &chains {
-            self.make(namespace, 2 * chains * FEATURES);
-        }
-        each_chain(read, |number, entry| {
-            let sketch = self.sketch_of(&entry);
-            self.index.insert(entry.namespace.into(), &sketch, number as u32);
-        })
+    /// Makes room for so many chains of a namespace, and as many more.
+    pub(crate) fn make_room(&mut self, namespace: u32, chains: usize) {
+        self.make(namespace, 2 * chains * FEATURES);
+    }
+
+    /// Adds the newest record of a chain that is stored already, if there is room for its namespace.
+    pub(crate) fn add(&mut self, number: u64, entry: &ChainEntry) {
+        let sketch = self.sketch_of(entry);
+        self.index.insert(entry.namespace.into(), &sketch, number as u32);
     }
 
     /// Adds the newest record of a chain. When the index of the namespace is full, makes a larger
@@ -64,8 +60,7 @@ impl NewestIndex {
         if used + FEATURES > room / 10 * 9 && self.make(namespace, 2 * room) {
             each_newest(&mut |number, entry| {
                 if entry.namespace == namespace {
-                    let sketch = self.sketch_of(entry);
-                    self.index.insert(partition, &sketch, number as u32);
+                    self.add(number, entry);
                 }
             })?;
         }
@@ -131,13 +126,16 @@ impl NewestIndex {
     }
 }
 
-/// Shows every readable entry of the table `chains`. A damaged entry costs bytes, not records.
-pub(crate) fn each_chain(read: &dyn Snapshot, mut each: impl FnMut(u64, ChainEntry)) -> Result<(), Error> {
+/// Shows every readable entry of the table `chains` until `each` breaks. A damaged entry costs bytes, not records.
+pub(crate) fn each_chain(
+    read: &dyn Snapshot,
+    mut each: impl FnMut(u64, ChainEntry) -> ControlFlow<()>,
+) -> Result<(), Error> {
     let mut decoded = |key: &[u8], value: &[u8]| {
         if let Ok(number) = key.try_into().map(u64::from_be_bytes)
             && let Ok(entry) = ChainEntry::decode(number, value)
         {
-            each(number, entry);
+            return each(number, entry);
         }
         ControlFlow::Continue(())
     };

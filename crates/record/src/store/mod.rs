@@ -279,6 +279,29 @@ impl Store {
     /// [`Error::ReadOnly`], [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. All stored records can still
     /// be read.
     pub fn finish_encoding(&self) -> Result<(), Error> {
+        self.encode_waiting(false)
+    }
+
+    /// Does what [`finish_encoding`](Self::finish_encoding) does, unless that costs much for little: the encoder of a
+    /// large store reads first what all keys are like, and less than 64 records with less than 4 MiB do not wait for
+    /// that. A later opening encodes them, once there are more. For a program that writes a record and ends.
+    ///
+    /// # Errors
+    /// As [`finish_encoding`](Self::finish_encoding).
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path(), Options::default())?;
+    /// store.namespace("pages", Versions::Kept)?.put(b"ibid", b"in the same place")?;
+    /// store.finish_encoding_unless_little()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish_encoding_unless_little(&self) -> Result<(), Error> {
+        self.encode_waiting(true)
+    }
+
+    fn encode_waiting(&self, leaves_little: bool) -> Result<(), Error> {
         self.shared.writer()?;
         let Some(feed) = &self.shared.feed else {
             return Ok(());
@@ -288,7 +311,7 @@ impl Store {
             return Ok(());
         }
         let (told, answer) = sync_channel(1);
-        feed.finish(told);
+        feed.finish(told, leaves_little);
         answer.recv().map_err(|_| Error::WriterEnded)?
     }
 

@@ -40,6 +40,13 @@ pub(crate) enum FeedEvent {
     End,
 }
 
+/// A caller that waits until everything is encoded.
+struct Finish {
+    told: SyncSender<Result<(), Error>>,
+    /// Whether it leaves what is little to a later opening, if that costs less.
+    leaves_little: bool,
+}
+
 /// A queue of committed records, and how busy the writer is.
 pub(crate) struct Feed {
     /// Most bytes of bodies that wait. Later records are read from the store in their turn.
@@ -56,7 +63,7 @@ struct State {
     bytes: usize,
     /// Length of the bodies that were dropped since a record was taken out last, bytes.
     dropped: u64,
-    finish: VecDeque<SyncSender<Result<(), Error>>>,
+    finish: VecDeque<Finish>,
     ended: bool,
     /// Requests that wait for the writer, or that it is committing.
     at_writer: usize,
@@ -117,13 +124,31 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Has `told` informed when everything that was committed before is encoded and written.
-    pub(crate) fn finish(&self, told: SyncSender<Result<(), Error>>) {
+    /// Has `told` informed when everything that was committed before is encoded and written; or, if it `leaves_little`,
+    /// when little is left of which the encoder has to read its index first.
+    pub(crate) fn finish(&self, told: SyncSender<Result<(), Error>>, leaves_little: bool) {
         let mut state = self.state();
         if !state.ended {
-            state.finish.push_back(told);
+            state.finish.push_back(Finish { told, leaves_little });
         }
         self.came.notify_one();
+    }
+
+    /// Whether all callers that wait leave what is little, and there is one.
+    pub(crate) fn leaves_little(&self) -> bool {
+        let state = self.state();
+        !state.finish.is_empty() && state.finish.iter().all(|finish| finish.leaves_little)
+    }
+
+    /// Tells callers that leave what is little that no more is done now.
+    pub(crate) fn leave(&self) {
+        self.state().finish.retain(|finish| {
+            let is_left = finish.leaves_little;
+            if is_left {
+                let _ = finish.told.send(Ok(()));
+            }
+            !is_left
+        });
     }
 
     /// Ends the encoder after the record that it is encoding. Drops the senders of callers that
@@ -153,7 +178,7 @@ impl Feed {
                 record.lag += std::mem::take(&mut state.dropped);
                 return FeedEvent::Record(record);
             }
-            if let Some(told) = state.finish.pop_front() {
+            if let Some(Finish { told, .. }) = state.finish.pop_front() {
                 return FeedEvent::Finish(told);
             }
             state = match patience.map(|patience| patience.saturating_sub(begun.elapsed())) {

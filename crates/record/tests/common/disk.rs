@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use ibid_record::engine::{Redb, SegmentFiles, StorageBackend};
 
@@ -111,7 +112,12 @@ impl Disk {
     }
 
     pub(crate) fn engine(&self, cache_bytes: usize) -> Redb {
-        let file = DiskFile(self.0.lock().unwrap().engine.clone());
+        self.slow_engine(cache_bytes, Duration::ZERO)
+    }
+
+    /// Opens an engine, of whose file a sync takes so long.
+    pub(crate) fn slow_engine(&self, cache_bytes: usize, sync: Duration) -> Redb {
+        let file = DiskFile(self.0.lock().unwrap().engine.clone(), sync);
         Redb::open_on(file, self.clone(), Path::new("disk"), cache_bytes).unwrap()
     }
 }
@@ -120,12 +126,13 @@ impl SegmentFiles for Disk {
     fn create(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
         let file: Arc<File> = Arc::default();
         self.0.lock().unwrap().segments.insert(number, file.clone());
-        Ok(Arc::new(DiskFile(file)))
+        Ok(Arc::new(DiskFile(file, Duration::ZERO)))
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
         let file = self.0.lock().unwrap().segments.get(&number).cloned();
-        Ok(Arc::new(DiskFile(file.ok_or(io::ErrorKind::NotFound)?)))
+        let file = file.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(DiskFile(file, Duration::ZERO)))
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
@@ -138,9 +145,9 @@ impl SegmentFiles for Disk {
     }
 }
 
-/// A file of the disk.
+/// A file of the disk, and how long a sync of it takes.
 #[derive(Debug)]
-struct DiskFile(Arc<File>);
+struct DiskFile(Arc<File>, Duration);
 
 impl DiskFile {
     fn with<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
@@ -171,6 +178,9 @@ impl StorageBackend for DiskFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if !self.1.is_zero() {
+            std::thread::sleep(self.1);
+        }
         self.with(|content| {
             for (at, written) in std::mem::take(&mut content.unsynced) {
                 let at = at as usize;

@@ -53,6 +53,11 @@ const NICE_MAX: i32 = 19;
 const UNWRITTEN_BYTES: u64 = 16 << 20;
 /// Records that are read ahead at once.
 const PAGE: usize = 64;
+/// After so many entries of its index the encoder looks whether it is worth reading the rest.
+const ENTRIES_AT_ONCE: u32 = 1 << 14;
+/// What a caller that ends may leave to a later opening: less than so many records, and bytes of bodies.
+const LITTLE_RECORDS: u64 = 64;
+const LITTLE_BYTES: u64 = 4 << 20;
 
 /// The new record that older ones become deltas of.
 #[derive(Clone, Copy)]
@@ -164,11 +169,17 @@ impl EncoderThread {
 
     fn work(&mut self) -> Result<(), Error> {
         self.begin()?;
+        // Before there is a record, which would have to wait.
+        let mut is_filled = self.fill()?;
         loop {
             let patience = (!self.pending.is_empty()).then_some(self.options.idle_after);
             match self.feed.next(patience) {
                 FeedEvent::Record(new) => {
                     self.unwritten += new.lag;
+                    is_filled = is_filled || self.fill()?;
+                    if !is_filled {
+                        continue; // it is found in the store later
+                    }
                     self.catch_up(Some(new.number))?;
                     if self.next < new.number {
                         continue; // the store is being closed
@@ -182,6 +193,10 @@ impl EncoderThread {
                 FeedEvent::Idle if self.writer_is_idle() => self.write()?,
                 FeedEvent::Idle => {}
                 FeedEvent::Finish(told) => {
+                    is_filled = is_filled || self.fill()?;
+                    if !is_filled {
+                        continue; // the store is being closed
+                    }
                     let finished = self.catch_up(None).and_then(|()| self.write());
                     let _ = told.send(finished.clone());
                     finished?;
@@ -215,12 +230,52 @@ impl EncoderThread {
                 self.tally.update().given_up += 1;
             }
         }
-        let namespaces = &self.namespaces;
-        let is_given_up = |namespace| namespaces.get(&namespace).is_some_and(|state| state.is_given_up);
-        self.index.fill(&*snapshot, is_given_up)?;
-        self.bodies.fill(&*snapshot)?;
-        self.count_index();
         Ok(())
+    }
+
+    /// Fills the indexes with the newest records of all chains. Returns false, and leaves them empty, if it was ended
+    /// before, because the store is being closed, or its caller leaves the little that waits to a later opening.
+    fn fill(&mut self) -> Result<bool, Error> {
+        let snapshot = self.engine.snapshot()?;
+        let (mut shown, mut is_left) = (0, false);
+        let (feed, engine, next) = (&self.feed, &self.engine, self.next);
+        let mut go_on = || {
+            shown += 1;
+            if shown % ENTRIES_AT_ONCE == 0 {
+                is_left = feed.has_ended() || feed.leaves_little() && is_little(&**engine, next);
+            }
+            if is_left {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let mut chains: HashMap<u32, usize> = HashMap::new();
+        each_chain(&*snapshot, |_, entry| {
+            *chains.entry(entry.namespace).or_default() += 1;
+            go_on()
+        })?;
+        for (namespace, chains) in chains {
+            let is_given_up = self.namespaces.get(&namespace).is_some_and(|state| state.is_given_up);
+            if !is_given_up {
+                self.index.make_room(namespace, chains);
+            }
+        }
+        let (index, bodies) = (&mut self.index, &mut self.bodies);
+        each_chain(&*snapshot, |number, entry| {
+            index.add(number, &entry);
+            if let Some(check) = entry.check {
+                bodies.replace(number, check);
+            }
+            go_on()
+        })?;
+        if is_left {
+            self.index = NewestIndex::new(self.options.index_bytes_max, self.options.feature_bytes);
+            self.bodies = BodyIndex::new(self.options.index_bytes_max);
+            self.feed.leave();
+        }
+        self.count_index();
+        Ok(!is_left)
     }
 
     /// Encodes records that are not in the feed: those before `before`, or all. Stops when the store is closed: there
@@ -473,6 +528,7 @@ impl EncoderThread {
                 if pending.chain(number).is_none() {
                     show(number, &entry);
                 }
+                ControlFlow::Continue(())
             })?;
             pending.chains().for_each(|(number, entry)| show(number, entry));
             Ok(())
@@ -741,6 +797,24 @@ impl Missed {
             prior.map(|VersionEntry { number, .. }| Prior { number, is_replaced }),
         ))
     }
+}
+
+/// Whether the records from this number on are few and short. What cannot be read is not little.
+fn is_little(engine: &dyn Engine, first: u64) -> bool {
+    let (mut records, mut bytes) = (0, 0);
+    let mut each = |_: &[u8], value: &[u8]| {
+        records += 1;
+        bytes += value.len() as u64;
+        if records < LITTLE_RECORDS && bytes < LITTLE_BYTES {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    let from = (Bound::Included(&first.to_be_bytes()[..]), Bound::Unbounded);
+    let read = engine.snapshot();
+    let shown = read.and_then(|read| read.range(Table::Records, from, Direction::Forward, &mut each));
+    shown.is_ok() && records < LITTLE_RECORDS && bytes < LITTLE_BYTES
 }
 
 /// Lowers the priority of this thread, where threads have their own, so that readers and the writer

@@ -70,6 +70,8 @@ pub(super) type EachChange<'a> = &'a mut dyn FnMut(Table, &CommitChange<'_>, u64
 /// How far a log has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
+    /// In which segment.
+    segment: u64,
     /// Where the next commit begins.
     at: u64,
     /// The commit before it; [`None`] if none was read yet.
@@ -82,14 +84,39 @@ impl Position {
     /// Returns where to begin if an engine has all commits up to `done`.
     pub(super) fn first(start: LogStart, done: u64) -> Self {
         Position {
+            segment: start.segment,
             at: start.offset,
             before: None,
             last: done,
         }
     }
+
+    /// Where the next commit begins, if the log does not go on in another segment.
+    pub(super) fn start(&self) -> LogStart {
+        LogStart {
+            segment: self.segment,
+            offset: self.at,
+        }
+    }
+
+    /// The segment in which the next commit is, if the log does not go on in another.
+    pub(super) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The last commit that was read.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Goes on at the beginning of another segment.
+    pub(super) fn follow(&mut self, segment: u64) {
+        *self = Position::first(first_start(segment), self.last);
+    }
 }
 
 /// What is in the log.
+#[derive(Clone, Copy)]
 pub(super) struct Found {
     /// The last commit of those that are whole and in order.
     pub(super) last: u64,
@@ -121,11 +148,7 @@ impl CommitLog {
         id: CommitLogId,
         done: u64,
     ) -> Result<Self, EngineError> {
-        let start = LogStart {
-            segment,
-            offset: COMMIT_LOG_COMMITS_AT,
-        };
-        let mut log = CommitLog::new(file, path, start, id, done);
+        let mut log = CommitLog::new(file, path, first_start(segment), id, done);
         log.check_io("write to", |log| {
             log.file.set_len(0)?;
             log.file.set_len(COMMIT_LOG_COMMITS_AT)?;
@@ -136,8 +159,8 @@ impl CommitLog {
         Ok(log)
     }
 
-    /// Opens the log of an engine that has all commits up to `done`, which end at `start`. [`repeat`](Self::repeat) has
-    /// to come next.
+    /// Opens the log of an engine that has all commits up to `done`, which end at `start`. [`repeat`](Self::repeat) or
+    /// [`read_on`](Self::read_on) has to come next.
     pub(super) fn open(
         file: Arc<dyn StorageBackend>,
         path: &Path,
@@ -160,6 +183,16 @@ impl CommitLog {
             return Err(log.damaged("it belongs to another store".to_owned()));
         }
         Ok(log)
+    }
+
+    /// Opens a segment in which a log may go on. [`repeat`](Self::repeat) has to come next.
+    pub(super) fn follow(
+        file: Arc<dyn StorageBackend>,
+        path: &Path,
+        segment: u64,
+        before: &CommitLog,
+    ) -> Result<Self, EngineError> {
+        CommitLog::open(file, path, first_start(segment), before.id, before.last)
     }
 
     fn new(file: Arc<dyn StorageBackend>, path: &Path, start: LogStart, id: CommitLogId, done: u64) -> Self {
@@ -318,11 +351,21 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Returns whether a segment of the log has a commit.
-    pub(super) fn has_commits_at_its_beginning(file: &dyn StorageBackend, id: &CommitLogId) -> bool {
+    /// Returns whether a segment has a commit of this log, perhaps behind damage.
+    pub(super) fn has_commits_in(
+        file: Arc<dyn StorageBackend>,
+        path: &Path,
+        segment: u64,
+        id: &CommitLogId,
+    ) -> Result<bool, EngineError> {
         let mut head = [0; COMMIT_HEAD_BYTES];
         let read = file.read(COMMIT_LOG_COMMITS_AT, &mut head);
-        read.is_ok() && CommitHead::decode(id, &head).is_ok()
+        if read.is_ok() && CommitHead::decode(id, &head).is_ok() {
+            return Ok(true);
+        }
+        let mut log = CommitLog::new(file, path, first_start(segment), *id, 0);
+        log.length = log.check_io("read", |log| log.file.len())?;
+        Ok(log.rest(0)?.last > 0)
     }
 
     /// What names the log.
@@ -357,7 +400,16 @@ impl CommitLog {
 
     /// Whether it is time for a checkpoint.
     pub(super) fn is_long(&self) -> bool {
-        self.end - self.begin >= self.long_bytes || self.changes >= LONG_CHANGES
+        self.is_longer_than(1)
+    }
+
+    /// Whether it is so long that the next commit has to wait for a checkpoint that is being synced.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.is_longer_than(2)
+    }
+
+    fn is_longer_than(&self, times: u64) -> bool {
+        self.end - self.begin >= times.saturating_mul(self.long_bytes) || self.changes >= times * LONG_CHANGES
     }
 
     /// Returns why nothing more may be written, if so.
@@ -407,6 +459,13 @@ impl CommitLog {
             segment: self.segment,
             offset: if is_used { self.end } else { COMMIT_LOG_COMMITS_AT },
         }
+    }
+
+    /// Continues behind the last commit, since redb has all of them. Those since the checkpoint before stay, until redb's
+    /// file is synced.
+    pub(super) fn go_on(&mut self) -> Result<(), EngineError> {
+        let is_used = true;
+        self.begin_anew(self.next_start(is_used), false)
     }
 
     /// Continues at `start` in this segment, since redb's file has all commits. `gives_back` gives the disk back what
@@ -511,6 +570,14 @@ impl CommitLog {
             path: self.path.clone(),
             found: format!("segment {} of its log: {found}. {GIVE_UP}", self.segment),
         }
+    }
+}
+
+/// Returns where the first commit of a segment is.
+fn first_start(segment: u64) -> LogStart {
+    LogStart {
+        segment,
+        offset: COMMIT_LOG_COMMITS_AT,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redb::ReadTransaction;
+
 use super::commit_log::CommitLog;
 use super::segments::EARLIER_LOG;
 
@@ -27,6 +29,20 @@ pub(super) struct Journal {
     pub(super) compacted_bytes: u64,
     /// Whether values have ever been placed in the log's segment: a snapshot may need one that nothing else does.
     pub(super) had_values: bool,
+    /// The checkpoint that is being synced.
+    pub(super) checkpoint: Option<Checkpoint>,
+    /// How many have been begun so.
+    pub(super) checkpoints: u64,
+}
+
+/// A checkpoint that redb has made, and whose file is being synced. After a crash there is still the one before it.
+pub(super) struct Checkpoint {
+    /// Which one it is of those since the engine was opened.
+    pub(super) number: u64,
+    /// What makes redb keep its pages for readers.
+    pub(super) pages: Option<ReadTransaction>,
+    /// Segments that are not needed once it is on disk.
+    pub(super) unused: Vec<u64>,
 }
 
 /// What a transaction has added to the used bytes of segments, or taken from them.
@@ -43,6 +59,8 @@ impl Journal {
             segment_bytes: SEGMENT_BYTES,
             compacted_bytes: 0,
             had_values: false,
+            checkpoint: None,
+            checkpoints: 0,
         }
     }
 

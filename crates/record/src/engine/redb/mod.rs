@@ -4,6 +4,7 @@ mod commit_log;
 mod header;
 mod journal;
 mod open;
+mod ordered;
 mod overlay;
 mod reader;
 mod readers;
@@ -18,15 +19,16 @@ mod wipe;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 
 use ibid_format::record::{LogStart, SegmentEntry};
 pub use redb::StorageBackend;
 use redb::{CompactionError, Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
 
 use self::commit_log::CommitLog;
-use self::journal::{Journal, Usage};
+use self::journal::{Checkpoint, Journal, Usage};
 pub use self::open::LostCommits;
+use self::ordered::Order;
 pub use self::reader::RedbReader;
 use self::readers::Readers;
 pub use self::segments::SegmentFiles;
@@ -80,14 +82,16 @@ fn definition(table: Table) -> Definition {
 pub struct Redb {
     /// [`None`] only while it is dropped. Compacting takes the lock for writing.
     database: RwLock<Option<Database>>,
+    /// How redb's file is written.
+    order: Order,
     path: PathBuf,
-    segments: Segments,
+    segments: Arc<Segments>,
     /// A commit takes it after redb's own lock for writing, and keeps it until redb has the commit.
-    journal: Mutex<Journal>,
+    journal: Arc<Mutex<Journal>>,
     /// Why the first write failed, after which redb refuses every other.
     first_failure: OnceLock<EngineError>,
     /// What is kept for other processes; [`None`] if nothing is. The lock in it is released last.
-    readers: Option<Readers>,
+    readers: Option<Arc<Readers>>,
 }
 
 impl Redb {
@@ -190,6 +194,7 @@ impl Redb {
         moves_on: bool,
         gives_back: bool,
     ) -> Result<(), EngineError> {
+        self.end_checkpoint(journal)?;
         self.set_commit(&mut transaction, Commit::Synced)?;
         let segment = journal.log.segment();
         let is_used = journal.used_after(segment, usage) > 0;
@@ -215,8 +220,98 @@ impl Redb {
             journal.log.begin_anew(start, gives_back)?;
         }
         journal.commit(&usage);
-        self.remove_unused(journal);
+        let unused = journal.unused().collect();
+        remove_unused(journal, &self.segments, unused);
         Ok(())
+    }
+
+    /// Does what [`finish_synced`](Self::finish_synced) does, but does not wait until redb's file is synced. Until then
+    /// the log keeps what it had, and goes on behind that.
+    fn finish_deferred(
+        &self,
+        mut transaction: WriteTransaction,
+        journal: &mut Journal,
+        usage: &Usage,
+        moves_on: bool,
+    ) -> Result<(), EngineError> {
+        if !self.order.has_thread() {
+            return self.finish_synced(transaction, journal, usage, moves_on, false);
+        }
+        self.end_checkpoint(journal)?;
+        self.set_commit(&mut transaction, Commit::Synced)?;
+        let segment = journal.log.segment();
+        let is_used = journal.used_after(segment, usage) > 0;
+        // As above.
+        journal.log.sync()?;
+        let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
+        let mut usage = usage.clone();
+        let mut next = None;
+        if moves_on {
+            journal.log.give_back()?;
+            next = Some(self.new_segment(journal)?);
+            usage.entry(segment).or_default();
+        }
+        let start = next.as_ref().unwrap_or(&journal.log).next_start(true);
+        let pages = match &self.readers {
+            Some(readers) => Some(self.with_database(|database| readers.release(database))?),
+            None => None,
+        };
+        let (shared, segments, readers) = (self.journal.clone(), self.segments.clone(), self.readers.clone());
+        let path = self.path.clone();
+        journal.checkpoints += 1;
+        let number = journal.checkpoints;
+        let synced = move |synced: std::io::Result<()>| {
+            let journal = &mut *match shared.try_lock() {
+                Ok(journal) => journal,
+                // Who has it may wait for the file.
+                Err(TryLockError::WouldBlock) => return ControlFlow::Continue(()),
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            };
+            if journal
+                .checkpoint
+                .as_ref()
+                .is_none_or(|checkpoint| checkpoint.number != number)
+            {
+                return ControlFlow::Break(()); // a commit has waited for it
+            }
+            let ended = match synced {
+                Ok(()) => complete(journal, &segments, readers.as_deref()),
+                Err(source) => Err(EngineError::io("sync", &path, source)),
+            };
+            if let Err(failure) = ended {
+                journal.log.fail(failure);
+            }
+            ControlFlow::Break(())
+        };
+        self.finish(transaction, journal, &usage, Some(start))?;
+        self.order.tell(synced);
+        match next {
+            Some(next) => {
+                journal.lengths.insert(segment, journal.log.end());
+                journal.log.continue_in(next);
+                journal.had_values = false;
+            }
+            None => journal.log.go_on()?,
+        }
+        journal.commit(&usage);
+        let unused = journal.unused().collect();
+        journal.checkpoint = Some(Checkpoint { number, pages, unused });
+        Ok(())
+    }
+
+    /// Waits until the checkpoint is on disk that is being synced, if there is one, while others commit.
+    fn wait_for_checkpoint(&self) -> Result<(), EngineError> {
+        self.wait_for_file()?;
+        self.end_checkpoint(&mut self.lock_journal())
+    }
+
+    /// Waits until the checkpoint is on disk that is being synced, if there is one.
+    fn end_checkpoint(&self, journal: &mut Journal) -> Result<(), EngineError> {
+        if journal.checkpoint.is_none() {
+            return Ok(());
+        }
+        self.wait_for_file()?;
+        complete(journal, &self.segments, self.readers.as_deref())
     }
 
     /// Commits a transaction with which redb's file is synced, and keeps its pages for readers.
@@ -228,12 +323,20 @@ impl Redb {
         start: LogStart,
     ) -> Result<(), EngineError> {
         let Some(readers) = &self.readers else {
-            return self.finish(transaction, journal, usage, Some(start));
+            self.finish(transaction, journal, usage, Some(start))?;
+            return self.wait_for_file();
         };
         let pages = self.with_database(|database| readers.release(database))?;
         self.finish(transaction, journal, usage, Some(start))?;
+        self.wait_for_file()?;
         // Nothing is committed meanwhile, since the caller has the journal, and nothing is moved.
         self.with_database(|_| readers.keep(pages))
+    }
+
+    /// Waits until redb's file is on disk as far as redb has synced it.
+    fn wait_for_file(&self) -> Result<(), EngineError> {
+        let synced = self.order.wait();
+        synced.map_err(|source| EngineError::io("sync", &self.path, source))
     }
 
     /// Makes an empty segment that follows the log's.
@@ -241,19 +344,6 @@ impl Redb {
         let number = self.segments.next_number()?.max(journal.log.segment() + 1);
         let file = self.segments.create(number)?;
         CommitLog::create(file, &self.path, number, journal.log.id(), journal.log.last())
-    }
-
-    /// Removes the segments in which redb's file, which is synced, has no place.
-    fn remove_unused(&self, journal: &mut Journal) {
-        let unused: Vec<u64> = journal.unused().collect();
-        for segment in unused {
-            // A file that can't be removed only takes room: its entry stays, and the next checkpoint tries again.
-            if self.segments.remove(segment).is_ok() {
-                journal.removed.insert(segment);
-            }
-            journal.lengths.remove(&segment);
-            journal.stuck.remove(&segment);
-        }
     }
 
     /// Makes redb's file as short as it can be. Reads and writes wait meanwhile. Returns whether it could: not while
@@ -288,6 +378,14 @@ impl Redb {
         let journal = &mut *self.lock_journal();
         journal.log.check_usable()?;
         self.finish_synced(transaction, journal, &Usage::new(), moves_on, true)
+    }
+
+    /// Does what [`checkpoint`](Self::checkpoint) does, while others commit.
+    fn checkpoint_beside_others(&self, moves_on: bool) -> Result<(), EngineError> {
+        let transaction = self.begin(Commit::Synced)?;
+        let journal = &mut *self.lock_journal();
+        journal.log.check_usable()?;
+        self.finish_deferred(transaction, journal, &Usage::new(), moves_on)
     }
 
     fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
@@ -336,9 +434,9 @@ impl Redb {
         };
         let current = journal.log.segment();
         journal.had_values |= usage.contains_key(&current);
-        let committed = if journal.log.is_long() || journal.unused_bytes() > journal.segment_bytes / 2 {
-            // redb's file is synced instead.
-            self.finish_synced(transaction, journal, &usage, false, false)
+        let is_due = journal.log.is_long() || journal.unused_bytes() > journal.segment_bytes / 2;
+        let committed = if is_due && (journal.checkpoint.is_none() || journal.log.is_too_long()) {
+            self.finish_deferred(transaction, journal, &usage, false)
         } else {
             let synced = match commit {
                 Commit::Synced => journal.log.sync(),
@@ -357,7 +455,11 @@ impl Drop for Redb {
     fn drop(&mut self) {
         // A store that opens without having anything to repeat. If that fails, the log has what was synced.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let has_commits = self.lock_journal().log.has_commits();
+            let has_commits = {
+                let journal = &mut *self.lock_journal();
+                self.end_checkpoint(journal)?;
+                journal.log.has_commits()
+            };
             if has_commits { self.checkpoint(false) } else { Ok(()) }
         }));
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -415,6 +517,30 @@ impl Engine for Redb {
 
     fn wipe(&self) -> Result<bool, EngineError> {
         self.overwrite_free_pages().map_err(|error| self.write_failed(error))
+    }
+}
+
+/// Does what had to wait until a checkpoint is on disk, unless that is done.
+fn complete(journal: &mut Journal, segments: &Segments, readers: Option<&Readers>) -> Result<(), EngineError> {
+    let Some(Checkpoint { pages, unused, .. }) = journal.checkpoint.take() else {
+        return Ok(());
+    };
+    remove_unused(journal, segments, unused);
+    match (readers, pages) {
+        (Some(readers), Some(pages)) => readers.keep(pages),
+        _ => Ok(()),
+    }
+}
+
+/// Removes segments in which redb's file, which is synced, has no place.
+fn remove_unused(journal: &mut Journal, segments: &Segments, unused: Vec<u64>) {
+    for segment in unused {
+        // A file that can't be removed only takes room: its entry stays, and the next checkpoint tries again.
+        if segments.remove(segment).is_ok() {
+            journal.removed.insert(segment);
+        }
+        journal.lengths.remove(&segment);
+        journal.stuck.remove(&segment);
     }
 }
 

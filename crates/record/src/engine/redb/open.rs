@@ -1,24 +1,26 @@
 //! Opening redb's file, its log of commits and the segments; and giving up what the log has lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use ibid_format::FileId;
 use ibid_format::record::{
     COMMIT_LOG_COMMITS_AT, COMMIT_LOG_ID_BYTES, CommitLogId, LogStart, SegmentEntry, ValuePlace,
 };
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::backends::FileBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::commit_log::{CommitLog, Found, GIVE_UP, lost};
+use super::ordered::{Order, Ordered};
 use super::readers::Readers;
 use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
 use super::tables::{delete, put};
 use super::{
-    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Usage, failed,
-    unless_it_panics,
+    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Tables, Usage,
+    failed, unless_it_panics,
 };
 use crate::engine::{Commit, EngineError, Table, Transaction};
 
@@ -62,8 +64,8 @@ impl Redb {
             make(path)?;
         }
         let readers = Readers::open(path)?;
-        let open = |builder: &Builder| builder.open(path);
-        Redb::opened(path, cache_bytes, open, Box::new(Folder::beside(path)), readers)
+        let file = open_file(path)?;
+        Redb::opened(path, cache_bytes, file, Box::new(Folder::beside(path)), readers)
     }
 
     /// Opens it on storage of your own, for example of a test that simulates power failures. `path`
@@ -77,34 +79,34 @@ impl Redb {
         path: &Path,
         cache_bytes: usize,
     ) -> Result<Self, EngineError> {
-        let open = |builder: &Builder| builder.create_with_backend(file);
-        Redb::opened(path, cache_bytes, open, Box::new(segments), None)
+        Redb::opened(path, cache_bytes, Ordered::new(file), Box::new(segments), None)
     }
 
     fn opened(
         path: &Path,
         cache_bytes: usize,
-        open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
+        file: Ordered,
         files: Box<dyn SegmentFiles>,
         readers: Option<Readers>,
     ) -> Result<Self, EngineError> {
-        let database = open_database(path, cache_bytes, open)?;
+        let order = file.order();
+        let database = open_database(path, cache_bytes, file)?;
         if let Some(readers) = &readers {
             unless_it_panics(path, || readers.keep(readers.release(&database)?))?;
         }
         let segments = Segments::new(files, path);
         let state = unless_it_panics(path, || log_state(&database, path))?;
         let is_new = state.is_none();
-        let journal = match state {
+        let (journal, followers) = match state {
             Some(state) => open_journal(&segments, path, state)?,
-            None => new_journal(&segments, path, new_log_id(), 0)?,
+            None => (new_journal(&segments, path, new_log_id(), 0)?, Vec::new()),
         };
-        let engine = Redb::of(database, path, segments, journal, readers);
+        let engine = Redb::of((database, order), path, segments, journal, readers);
         unless_it_panics(path, || {
             if is_new {
                 engine.adopt_log()?;
             } else {
-                engine.repeat_commits(false)?;
+                engine.repeat_commits(followers, false)?;
             }
             engine.convert()
         })?;
@@ -114,14 +116,21 @@ impl Redb {
         Ok(engine)
     }
 
-    fn of(database: Database, path: &Path, segments: Segments, journal: Journal, readers: Option<Readers>) -> Self {
+    fn of(
+        (database, order): (Database, Order),
+        path: &Path,
+        segments: Segments,
+        journal: Journal,
+        readers: Option<Readers>,
+    ) -> Self {
         Redb {
             database: RwLock::new(Some(database)),
+            order,
             path: path.to_owned(),
-            segments,
-            journal: Mutex::new(journal),
+            segments: Arc::new(segments),
+            journal: Arc::new(Mutex::new(journal)),
             first_failure: OnceLock::new(),
-            readers,
+            readers: readers.map(Arc::new),
         }
     }
 
@@ -148,24 +157,28 @@ impl Redb {
             true => Readers::open(path)?,
             false => None,
         };
-        let database = open_database(path, CACHE_BYTES_MIN, |builder| builder.open(path))?;
+        let file = open_file(path)?;
+        let order = file.order();
+        let database = open_database(path, CACHE_BYTES_MIN, file)?;
         unless_it_panics(path, || {
             let Some(state) = log_state(&database, path)? else {
                 return Ok(LostCommits::None); // it has not begun a log yet
             };
             let segments = Segments::new(Box::new(Folder::beside(path)), path);
-            let (id, done, used) = (state.id, state.done, state.used.clone());
-            let (journal, is_readable) = match open_journal(&segments, path, state) {
-                Ok(journal) => (journal, true),
+            let (id, done, start, used) = (state.id, state.done, state.start.segment, state.used.clone());
+            let ((journal, followers), is_readable) = match open_journal(&segments, path, state) {
+                Ok(opened) => (opened, true),
                 Err(EngineError::Damaged { .. }) => {
+                    let followers = segments.numbers()?.into_iter().filter(|number| *number > start);
+                    let followers = followers.collect();
                     let mut journal = new_journal(&segments, path, id, done)?;
                     journal.used = used;
-                    (journal, false)
+                    ((journal, followers), false)
                 }
                 Err(error) => return Err(error),
             };
-            let engine = Redb::of(database, path, segments, journal, readers);
-            let lost = match engine.repeat_commits(true)?.lost() {
+            let engine = Redb::of((database, order), path, segments, journal, readers);
+            let lost = match engine.repeat_commits(followers, true)?.lost() {
                 _ if !is_readable => LostCommits::Unknown,
                 0 => return Ok(LostCommits::None),
                 lost => LostCommits::Number(lost),
@@ -209,35 +222,54 @@ impl Redb {
         Ok(())
     }
 
-    /// Repeats the commits that only the log has. It is an error if some are lost, unless they are given up.
-    fn repeat_commits(&self, gives_up: bool) -> Result<Found, EngineError> {
+    /// Repeats the commits that only the log has. If the process or the machine stopped while a checkpoint was being
+    /// synced, the log may go on in segments that follow it. It is an error if commits are lost, unless they are given
+    /// up.
+    fn repeat_commits(&self, followers: Vec<u64>, gives_up: bool) -> Result<Found, EngineError> {
         let journal = &mut *self.lock_journal();
         // Without a sync, since the log still has them.
         let transaction = self.begin(Commit::Unsynced)?;
-        let done = journal.log.last();
-        let segment = journal.log.segment();
         // Of values that were placed before it, the engine may have no place any more.
-        let had_commits = journal.log.end() > COMMIT_LOG_COMMITS_AT;
+        let mut had_commits = journal.log.end() > COMMIT_LOG_COMMITS_AT;
         let mut usage = Usage::new();
+        let mut followers = VecDeque::from(followers);
         let found = {
             let mut tables = self.tables(&transaction)?;
-            let mut stored = Vec::new();
-            journal.log.repeat(&mut |table, change, offset| {
-                let tables = &mut tables[table as usize];
-                let changed = match change.value {
-                    Some(value) => {
-                        let length = value.len() as u64;
-                        let place = ValuePlace {
-                            segment,
-                            offset,
-                            length,
-                        };
-                        put(tables, (table, change.key, value), place, &mut stored, &mut usage)
+            let mut found = self.repeat_segment(&mut journal.log, &mut tables, &mut usage)?;
+            while found.lost() == 0
+                && let Some(&number) = followers.front()
+            {
+                let mut next = match self.open_follower(number, &journal.log) {
+                    Ok(next) => next,
+                    Err(EngineError::Damaged { .. }) if gives_up => {
+                        found.synced += 1; // at least
+                        break;
                     }
-                    None => delete(tables, table, change.key, &mut usage),
+                    Err(error) => return Err(journal.log.fail(error)),
                 };
-                changed.map_err(|error| self.failed("write to", error.into()))
-            })?
+                let more = match &mut next {
+                    Some(next) => self.repeat_segment(next, &mut tables, &mut usage)?,
+                    None => found,
+                };
+                if more.last > found.last
+                    && let Some(next) = next
+                {
+                    let before = journal.log.segment();
+                    usage.entry(before).or_default();
+                    journal.lengths.insert(before, journal.log.end());
+                    journal.log.continue_in(next);
+                    had_commits = false;
+                } else if more.lost() == 0 {
+                    // It was made in vain.
+                    self.segments.remove(number)?;
+                } else {
+                    found = more;
+                    break;
+                }
+                found = more;
+                followers.pop_front();
+            }
+            found
         };
         let log = &mut journal.log;
         if found.lost() > 0 && !gives_up {
@@ -249,17 +281,56 @@ impl Redb {
         log.give_back()?;
         // From now on everyone sees these commits, so a loss of power must not take them back.
         log.sync()?;
-        if found.last > done {
-            let repeated = self.finish(transaction, journal, &usage, None);
-            repeated.map_err(|error| journal.log.fail(error))?;
-            journal.commit(&usage);
-        } else {
-            // The tables are there, also those that an earlier version did not have.
-            self.finish(transaction, journal, &usage, None)?;
-        }
+        // Of those that are given up nothing is needed.
+        usage.extend(followers.into_iter().map(|number| (number, 0)));
         // A snapshot in another process may need what is not used any more.
-        journal.had_values = had_commits || usage.contains_key(&segment);
+        journal.had_values = had_commits || usage.contains_key(&journal.log.segment());
+        // Even if there is nothing to repeat: the tables are there then, also those that an earlier version did not have.
+        let repeated = self.finish(transaction, journal, &usage, None);
+        repeated.map_err(|error| journal.log.fail(error))?;
+        journal.commit(&usage);
         Ok(found)
+    }
+
+    /// Repeats the commits of one segment of the log.
+    fn repeat_segment(
+        &self,
+        log: &mut CommitLog,
+        tables: &mut Tables<'_>,
+        usage: &mut Usage,
+    ) -> Result<Found, EngineError> {
+        let segment = log.segment();
+        let mut stored = Vec::new();
+        log.repeat(&mut |table, change, offset| {
+            let tables = &mut tables[table as usize];
+            let changed = match change.value {
+                Some(value) => {
+                    let length = value.len() as u64;
+                    let place = ValuePlace {
+                        segment,
+                        offset,
+                        length,
+                    };
+                    put(tables, (table, change.key, value), place, &mut stored, usage)
+                }
+                None => delete(tables, table, change.key, usage),
+            };
+            changed.map_err(|error| self.failed("write to", error.into()))
+        })
+    }
+
+    /// Opens a segment in which the log may go on; [`None`] if it has no commits, and was not finished.
+    fn open_follower(&self, number: u64, log: &CommitLog) -> Result<Option<CommitLog>, EngineError> {
+        let Some(file) = self.segments.open(number)? else {
+            return Ok(None);
+        };
+        let opened = CommitLog::follow(file.clone(), &self.path, number, log);
+        match opened {
+            Err(EngineError::Damaged { .. }) if !CommitLog::has_commits_in(file, &self.path, number, &log.id())? => {
+                Ok(None)
+            }
+            opened => opened.map(Some),
+        }
     }
 
     /// Places the values of a store of an earlier version, which are in redb's file.
@@ -320,14 +391,14 @@ fn first_values(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Res
     Ok(values)
 }
 
-/// Opens the log and all segments of an engine. A segment before the log's that is missing or can't be opened is in the
-/// way of its own values only.
-fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<Journal, EngineError> {
+/// Opens the log and all segments of an engine, and returns the numbers of those behind the log's, ascending. A segment
+/// before the log's that is missing or can't be opened is in the way of its own values only.
+fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<(Journal, Vec<u64>), EngineError> {
     let number = state.start.segment;
-    let mut lengths = BTreeMap::new();
+    let (mut lengths, mut followers) = (BTreeMap::new(), Vec::new());
     for segment in segments.numbers()? {
         if segment > number {
-            check_follower(segments, path, &state, segment)?;
+            followers.push(segment);
         } else if segment < number && state.used.contains_key(&segment) {
             if state.used.get(&segment) == Some(&0) {
                 // One that can't be removed only takes room.
@@ -351,7 +422,7 @@ fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<Jou
         .filter(|&(&segment, &used)| segment != number && used == 0);
     journal.removed = removed.map(|(&segment, _)| segment).collect();
     (journal.used, journal.lengths) = (state.used, lengths);
-    Ok(journal)
+    Ok((journal, followers))
 }
 
 /// Makes a log, in a segment behind all that are there.
@@ -361,34 +432,25 @@ fn new_journal(segments: &Segments, path: &Path, id: CommitLogId, done: u64) -> 
     Ok(Journal::new(CommitLog::create(file, path, number, id, done)?))
 }
 
-/// Removes a segment behind the log's, which was made in vain. One with commits shows that redb's file is an older one.
-fn check_follower(segments: &Segments, path: &Path, state: &LogState, segment: u64) -> Result<(), EngineError> {
-    if let Some(file) = segments.open(segment)?
-        && CommitLog::has_commits_at_its_beginning(&*file, &state.id)
-    {
-        let found = format!(
-            "its log goes on in segment {segment}, and the file knows it up to segment {}: the file is an older one. \
-             {GIVE_UP}",
-            state.start.segment
-        );
-        return Err(EngineError::Damaged {
-            engine: ENGINE,
-            path: path.to_owned(),
-            found,
-        });
+/// Opens redb's file, which has to be there.
+fn open_file(path: &Path) -> Result<Ordered, EngineError> {
+    let io = |source| EngineError::io("open", path, source);
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+    // redb would begin a new one.
+    if file.metadata().map_err(io)?.len() == 0 {
+        let (engine, path, found) = (ENGINE, path.to_owned(), "it is empty".to_owned());
+        return Err(EngineError::Damaged { engine, path, found });
     }
-    segments.remove(segment)
+    let file = FileBackend::new(file).map_err(|error| failed("open", path, error.into()))?;
+    Ok(Ordered::new(file))
 }
 
-fn open_database(
-    path: &Path,
-    cache_bytes: usize,
-    open: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
-) -> Result<Database, EngineError> {
+fn open_database(path: &Path, cache_bytes: usize, file: Ordered) -> Result<Database, EngineError> {
     unless_it_panics(path, || {
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));
-        open(&builder).map_err(|error| failed("open", path, error.into()))
+        let opened = builder.create_with_backend(file);
+        opened.map_err(|error| failed("open", path, error.into()))
     })
 }
 

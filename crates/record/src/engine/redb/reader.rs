@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ibid_format::record::ValuePlace;
+use ibid_format::record::{CommitLogId, ValuePlace};
 use redb::{
     BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadOnlyTable, ReadTransaction, ReadableDatabase,
     StorageBackend, TableDefinition, TableError,
@@ -64,6 +64,8 @@ struct State {
     overlay: Arc<Overlay>,
     /// How far the log is in the overlay.
     position: Position,
+    /// All that values are in. They can be read even if they are removed.
+    segments: Arc<SegmentSet>,
 }
 
 /// What redb's file had at a checkpoint.
@@ -76,8 +78,6 @@ struct Base {
     /// Why the first read failed, after which redb refuses every other.
     first_failure: OnceLock<EngineError>,
     log: LogState,
-    /// All that values are in. They can be read even if they are removed.
-    segments: SegmentSet,
 }
 
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -233,6 +233,7 @@ impl RedbReader {
             base: state.base.clone(),
             overlay: state.overlay.clone(),
             position: state.position,
+            segments: state.segments.clone(),
         };
         let read = next.read_log(&self.path);
         (read.is_ok() && is_same()).then_some(next)
@@ -363,29 +364,43 @@ impl State {
                 claim,
                 first_failure: OnceLock::new(),
                 log,
-                segments,
             }),
             overlay: Arc::default(),
             position,
+            segments: Arc::new(segments),
         };
         state.read_log(path)?;
         Ok(state)
     }
 
-    /// Takes over what was synced in the log since.
+    /// Takes over what was synced in the log since. While a checkpoint is being synced, and after a crash meanwhile, the
+    /// log may go on in another segment than the file says.
     fn read_log(&mut self, path: &Path) -> Result<(), EngineError> {
-        let Base {
-            log, segments, claim, ..
-        } = &*self.base;
+        loop {
+            let number = self.position.segment();
+            self.read_segment(number, path)?;
+            let Some((next, file)) = follower(path, number, &self.base.log.id)? else {
+                return Ok(());
+            };
+            // It has all of its commits, now that the log goes on in another.
+            self.read_segment(number, path)?;
+            self.position.follow(next);
+            Arc::make_mut(&mut self.segments).insert(next, file);
+        }
+    }
+
+    /// Takes over what was synced in one segment of the log since.
+    fn read_segment(&mut self, number: u64, path: &Path) -> Result<(), EngineError> {
+        let Base { log, claim, .. } = &*self.base;
         let writer = || claim.lock.as_ref().map_or(Writer::Unknown, Lock::writer);
-        let number = log.start.segment;
-        let Some(file) = segments.get(&number) else {
+        let Some(file) = self.segments.get(&number) else {
             return Err(damaged(
                 path,
                 format!("segment {number} of its log is missing. {GIVE_UP}"),
             ));
         };
-        let mut opened = CommitLog::open(file.clone(), path, log.start, log.id, log.done)?;
+        let start = self.position.start();
+        let mut opened = CommitLog::open(file.clone(), path, start, log.id, log.done)?;
         let overlay = &mut self.overlay;
         opened.read_on(
             &mut self.position,
@@ -417,31 +432,48 @@ fn damaged(path: &Path, found: String) -> EngineError {
 /// Opens all segments that values are in, and that of the log, unless they are `open` already.
 fn open_segments(path: &Path, log: &LogState, open: &SegmentSet) -> Result<SegmentSet, EngineError> {
     let files = Folder::beside(path);
-    let io = |source| EngineError::io("open a segment of", path, source);
     let mut set = SegmentSet::new();
     let number = log.start.segment;
-    for segment in files.numbers().map_err(io)? {
+    for segment in segment_numbers(&files, path)? {
         let is_used = log.used.get(&segment).is_some_and(|used| *used > 0);
-        if segment < number && !is_used {
+        if segment > number || segment < number && !is_used {
             continue;
         }
-        if let Some(file) = open.get(&segment) {
-            set.insert(segment, file.clone());
-            continue;
-        }
-        let file = match files.open_read_only(segment) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(io(error)),
+        let file = match open.get(&segment) {
+            Some(file) => Some(file.clone()),
+            None => open_segment(&files, segment, path)?,
         };
-        if segment <= number {
-            set.insert(segment, file);
-        } else if CommitLog::has_commits_at_its_beginning(&*file, &log.id) {
-            let found = format!("its log goes on in segment {segment}: the file is an older one. {GIVE_UP}");
-            return Err(damaged(path, found));
-        }
+        set.extend(file.map(|file| (segment, file)));
     }
     Ok(set)
+}
+
+/// Opens the next segment after `number` if the log goes on in it.
+fn follower(path: &Path, number: u64, id: &CommitLogId) -> Result<Option<(u64, Arc<dyn StorageBackend>)>, EngineError> {
+    let files = Folder::beside(path);
+    for next in segment_numbers(&files, path)? {
+        if next > number
+            && let Some(file) = open_segment(&files, next, path)?
+        {
+            let goes_on = CommitLog::has_commits_in(file.clone(), path, next, id)?;
+            return Ok(goes_on.then_some((next, file)));
+        }
+    }
+    Ok(None)
+}
+
+fn segment_numbers(files: &Folder, path: &Path) -> Result<Vec<u64>, EngineError> {
+    let numbers = files.numbers();
+    numbers.map_err(|source| EngineError::io("list the segments of", path, source))
+}
+
+/// Opens a segment; [`None`] if it was removed meanwhile.
+fn open_segment(files: &Folder, number: u64, path: &Path) -> Result<Option<Arc<dyn StorageBackend>>, EngineError> {
+    match files.open_read_only(number) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(EngineError::io("open a segment of", path, source)),
+    }
 }
 
 impl Engine for RedbReader {
@@ -457,9 +489,9 @@ impl Engine for RedbReader {
         let before = self.state();
         let next = match self.read_on(&before) {
             Some(next) => next,
-            None => read_anew(&self.path, self.cache_bytes, &before.base.segments)?,
+            None => read_anew(&self.path, self.cache_bytes, &before.segments)?,
         };
-        let is_new = !Arc::ptr_eq(&next.base, &before.base) || next.position != before.position;
+        let is_new = !Arc::ptr_eq(&next.base, &before.base) || next.position.last() != before.position.last();
         if is_new {
             *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         }
@@ -557,6 +589,6 @@ impl Stored for ReaderSnapshot {
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
-        segments::show(&self.state.base.segments, place, &self.path, found)
+        segments::show(&self.state.segments, place, &self.path, found)
     }
 }

@@ -7,7 +7,7 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
 
 use super::stored::each_stored;
-use super::{Journal, Readers, Redb, definition, is_placed, segments, unless_it_panics};
+use super::{Journal, Redb, definition, is_placed, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
@@ -81,7 +81,7 @@ impl Redb {
     /// work.
     pub(super) fn reclaim_segments(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
         if thorough && self.lock_journal().is_worn() {
-            self.checkpoint(true)?;
+            self.checkpoint_beside_others(true)?;
         }
         // What is moved is not moved again.
         let end = self.lock_journal().log.segment();
@@ -95,7 +95,8 @@ impl Redb {
         }
         let has_unused = self.lock_journal().unused().next().is_some();
         if has_unused {
-            self.checkpoint(false)?;
+            self.checkpoint_beside_others(false)?;
+            self.wait_for_checkpoint()?;
         }
         if thorough { self.compact_small_file() } else { Ok(()) }
     }
@@ -121,7 +122,7 @@ impl Redb {
         if !(allowed..SMALL_FILE_BYTES).contains(&self.occupied_bytes()?) {
             return Ok(());
         }
-        if self.readers.as_ref().is_some_and(Readers::are_there) {
+        if self.readers.as_ref().is_some_and(|readers| readers.are_there()) {
             return Ok(()); // those of other processes stay longer
         }
         // Readers come and go: some moment there is none.

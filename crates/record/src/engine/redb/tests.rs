@@ -119,6 +119,38 @@ impl StorageBackend for Copied {
     }
 }
 
+/// A file whose syncs take as long as they are held up.
+#[derive(Debug, Clone)]
+struct Held {
+    file: Copied,
+    is_held: Arc<AtomicBool>,
+}
+
+impl StorageBackend for Held {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        while self.is_held.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write(offset, data)
+    }
+}
+
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 /// Returns the files of an engine that was stopped after it had committed these keys one after the other.
@@ -139,13 +171,16 @@ fn keys_of(file: &Copied, log: &Memory) -> Result<Vec<Vec<u8>>, EngineError> {
 }
 
 fn keys(engine: &Redb) -> Result<Vec<Vec<u8>>, EngineError> {
+    keys_in(&*engine.snapshot()?)
+}
+
+fn keys_in(snapshot: &dyn Snapshot) -> Result<Vec<Vec<u8>>, EngineError> {
     let mut found = Vec::new();
     let mut each = |key: &[u8], _: &[u8]| {
         found.push(key.to_vec());
         ControlFlow::Continue(())
     };
     let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    let snapshot = engine.snapshot()?;
     snapshot.range(Table::Keys, everything, Direction::Forward, &mut each)?;
     Ok(found)
 }
@@ -433,18 +468,45 @@ fn a_commit_whose_predecessor_was_lost_never_comes_back_behind_a_new_one() {
 }
 
 #[test]
-fn a_file_that_is_older_than_its_log_is_noticed() {
+fn a_file_that_is_older_than_its_log_gets_what_that_has_or_is_noticed() {
+    const RECORDS: u32 = 2000;
     let memory = Memory::default();
     let file = memory.file();
     let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("old"), 0).unwrap();
+    let engine = engine.with_log_bytes(20_000).with_segment_bytes(100_000);
     let old = file.copy();
-    put_records(&engine, (0..20_000).map(|key| (key, value_of(key))));
+    for key in 0..RECORDS {
+        put_records(&engine, [(key, value_of(key))]);
+    }
+    let late = file.copy();
     drop(engine);
-    let file = Copied::of(old, &memory);
-    assert!(matches!(
-        Redb::open_on(file, memory.clone(), Path::new("old"), 0),
-        Err(EngineError::Damaged { .. })
-    ));
+    let all = memory.copy();
+    assert!(all.len() > 10, "{} segments", all.len());
+    // Without the last segments, the file and the log are like a copy of both from earlier.
+    let last = all.len() - 2;
+    for (at, without) in all.keys().enumerate() {
+        let mut rest = all.clone();
+        rest.remove(without);
+        let memory = memory_of(&rest);
+        let opened = Redb::open_on(Copied::of(old.clone(), &memory), memory.clone(), Path::new("old"), 0);
+        let engine = match opened {
+            Ok(engine) if at >= last => engine,
+            Err(EngineError::Damaged { .. }) if at <= last => continue,
+            opened => panic!("without segment {without}: {:?}", opened.err()),
+        };
+        let read = engine.snapshot().unwrap();
+        let found = (0..RECORDS).take_while(|key| record(&*read, *key) == Some(value_of(*key)));
+        let found = found.count() as u32;
+        assert!(
+            (0..RECORDS)
+                .skip(found as usize)
+                .all(|key| record(&*read, key).is_none())
+        );
+    }
+    let memory = memory_of(&all);
+    let engine = Redb::open_on(Copied::of(late, &memory), memory.clone(), Path::new("old"), 0).unwrap();
+    let read = engine.snapshot().unwrap();
+    (0..RECORDS).for_each(|key| assert_eq!(record(&*read, key), Some(value_of(key)), "{key}"));
 }
 
 #[test]
@@ -466,4 +528,181 @@ fn a_value_in_parts_is_there_within_its_commit_and_after_a_stop() {
     let log = Memory::of(memory.copy().remove(&1).unwrap());
     let opened = Redb::open_on(Copied::of(file.copy(), &log), log.clone(), Path::new("opened"), 0).unwrap();
     assert!(record(&*opened.snapshot().unwrap(), 1) == Some(parts.concat()));
+}
+
+/// Returns memory with these segments.
+fn memory_of(segments: &BTreeMap<u64, Vec<u8>>) -> Memory {
+    let memory = Memory::default();
+    let files = segments
+        .iter()
+        .map(|(number, bytes)| (*number, Copied::of(bytes.clone(), &memory)));
+    let files = files.collect();
+    *memory.segments.lock().unwrap() = files;
+    memory
+}
+
+#[test]
+fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() {
+    const LONG: usize = 2000;
+    let memory = Memory::default();
+    let is_held = Arc::new(AtomicBool::new(false));
+    let (file, held) = (memory.file(), is_held.clone());
+    let engine = Redb::open_on(
+        Held {
+            file: file.clone(),
+            is_held: held,
+        },
+        memory.clone(),
+        Path::new("held"),
+        0,
+    );
+    let engine = engine
+        .unwrap()
+        .with_log_bytes(LONG as u64)
+        .with_segment_bytes(3 * LONG as u64);
+    let name = |number: u32| number.to_be_bytes().to_vec();
+    let expected = |count: u32| (0..count).map(name).collect::<Vec<_>>();
+    let put = |number: u32| {
+        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, &name(number), &[1; 100]);
+        engine.write(Commit::Synced, &mut put).unwrap();
+    };
+    let mut images = Vec::new();
+    // So often a checkpoint begins and the log moves on.
+    let mut number = 0;
+    for _ in 0..6 {
+        let checkpoints = engine.lock_journal().checkpoints;
+        while engine.lock_journal().checkpoints == checkpoints {
+            is_held.store(true, Ordering::SeqCst);
+            put(number);
+            number += 1;
+            images.push((number, file.copy(), memory.copy()));
+        }
+        assert!(
+            engine.lock_journal().checkpoint.is_some(),
+            "a checkpoint that was not synced is done"
+        );
+        for _ in 0..LONG / 2 / 100 {
+            put(number);
+            number += 1;
+            images.push((number, file.copy(), memory.copy()));
+            assert_eq!(keys(&engine).unwrap(), expected(number));
+        }
+        is_held.store(false, Ordering::SeqCst);
+        engine.wait_for_checkpoint().unwrap();
+        images.push((number, file.copy(), memory.copy()));
+    }
+    let mut followed = 0;
+    for (count, file, segments) in &images {
+        let memory = memory_of(segments);
+        let file = Copied::of(file.clone(), &memory);
+        assert_eq!(
+            keys_of(&file, &memory).unwrap(),
+            expected(*count),
+            "stopped after {count}"
+        );
+        // As often as it is opened, and stopped again without having written.
+        assert_eq!(
+            keys_of(&file, &memory).unwrap(),
+            expected(*count),
+            "stopped after {count}"
+        );
+        followed += u32::from(segments.len() > 1);
+    }
+    assert!(followed > 10, "{followed}");
+    // And so sees a process that only reads.
+    for (count, file, segments) in images.iter().filter(|(_, _, segments)| segments.len() > 1) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("redb");
+        std::fs::write(&path, file).unwrap();
+        std::fs::create_dir(beside(&path, ".segments")).unwrap();
+        for (number, bytes) in segments {
+            std::fs::write(beside(&path, ".segments").join(number.to_string()), bytes).unwrap();
+        }
+        let reader = RedbReader::open(&path, 0).unwrap();
+        assert_eq!(
+            keys_in(&*reader.snapshot().unwrap()).unwrap(),
+            expected(*count),
+            "stopped after {count}"
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_is_done_once_it_is_synced_and_no_sooner() {
+    let memory = Memory::default();
+    let is_held = Arc::new(AtomicBool::new(false));
+    let held = Held {
+        file: memory.file(),
+        is_held: is_held.clone(),
+    };
+    let engine = Redb::open_on(held, memory, Path::new("held"), 0).unwrap();
+    let put = || {
+        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
+        engine.write(Commit::Synced, &mut put).unwrap();
+        engine.checkpoint_beside_others(false).unwrap();
+    };
+    is_held.store(true, Ordering::SeqCst);
+    put();
+    assert!(engine.lock_journal().checkpoint.is_some());
+    {
+        let journal = &mut *engine.lock_journal();
+        is_held.store(false, Ordering::SeqCst);
+        engine.end_checkpoint(journal).unwrap();
+        // That the first one is synced is not taken for the second, however late that is told.
+        is_held.store(true, Ordering::SeqCst);
+        let (number, pages, unused) = (journal.checkpoints + 1, None, Vec::new());
+        journal.checkpoint = Some(Checkpoint { number, pages, unused });
+    }
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(engine.lock_journal().checkpoint.take().is_some());
+    is_held.store(false, Ordering::SeqCst);
+    // Nothing else has to happen for one to be done.
+    put();
+    while engine.lock_journal().checkpoint.is_some() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn no_synced_commit_is_lost_silently_whichever_byte_changes_where_the_log_goes_on() {
+    let memory = Memory::default();
+    let is_held = Arc::new(AtomicBool::new(false));
+    let (file, held) = (memory.file(), is_held.clone());
+    let engine = Redb::open_on(
+        Held {
+            file: file.clone(),
+            is_held: held,
+        },
+        memory.clone(),
+        Path::new("held"),
+        0,
+    );
+    let engine = engine.unwrap().with_log_bytes(300).with_segment_bytes(300);
+    is_held.store(true, Ordering::SeqCst);
+    for key in KEYS {
+        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, key, &[1; 150]);
+        engine.write(Commit::Synced, &mut put).unwrap();
+    }
+    let (image, segments) = (file.copy(), memory.copy());
+    is_held.store(false, Ordering::SeqCst);
+    drop(engine);
+    assert_eq!(segments.len(), 2, "the log goes on in another segment");
+    let mut noticed = 0;
+    for (number, bytes) in &segments {
+        let end = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
+        for at in 0..end + 8 {
+            let mut damaged = segments.clone();
+            damaged.get_mut(number).unwrap()[at.min(bytes.len() - 1)] ^= 1 << (at % 8);
+            let memory = memory_of(&damaged);
+            let file = Copied::of(image.clone(), &memory);
+            for _ in 0..2 {
+                match keys_of(&file, &memory) {
+                    Ok(keys) => assert_eq!(keys, KEYS, "byte {at} of segment {number}"),
+                    Err(EngineError::Damaged { .. }) => noticed += 1,
+                    Err(error) => panic!("byte {at} of segment {number}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(noticed > 1000, "{noticed}");
 }

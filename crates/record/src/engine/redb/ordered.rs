@@ -1,0 +1,503 @@
+//! redb's file, whose syncs no commit has to wait for.
+//!
+//! redb relies on an order only: of what it writes after a sync, nothing is on disk before all that it wrote before. So a
+//! sync is only begun, by a thread that does nothing else, and what redb writes after it waits in memory until it is
+//! done. Then the thread writes that, up to the next sync. Reads see what waits. Who needs to know that something is on
+//! disk waits for it, or is told.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redb::{BackendError, StorageBackend};
+
+/// Most bytes that wait. With more, redb waits.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// How soon is told again what could not be taken.
+const TELL_AGAIN: Duration = Duration::from_millis(1);
+
+/// What is called once everything before it is on disk, or cannot be; and again, until it breaks. It must not wait for
+/// those who use the file.
+type Tell = Box<dyn FnMut(io::Result<()>) -> ControlFlow<()> + Send>;
+
+/// What is still to be done with the file, in this order.
+enum Step {
+    Write { offset: u64, bytes: Arc<[u8]> },
+    Sync,
+    Tell(Tell),
+}
+
+#[derive(Default)]
+struct State {
+    steps: VecDeque<Step>,
+    /// Length of what waits to be written, bytes.
+    bytes: usize,
+    /// Why a step failed. Nothing more is written then.
+    failure: Option<(io::ErrorKind, String)>,
+    has_ended: bool,
+}
+
+impl State {
+    fn check(&self) -> io::Result<()> {
+        match &self.failure {
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Shared {
+    file: Box<dyn StorageBackend>,
+    state: Mutex<State>,
+    /// Something is to be done, or is done.
+    changed: Condvar,
+    /// Whether there are steps.
+    is_waiting: AtomicBool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that may panic is done while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, state: &mut State, step: Step) {
+        if let Step::Write { bytes, .. } = &step {
+            state.bytes += bytes.len();
+        }
+        state.steps.push_back(step);
+        self.is_waiting.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all steps are done.
+    fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> io::Result<MutexGuard<'s, State>> {
+        let waiting = |state: &mut State| !state.steps.is_empty() && state.failure.is_none();
+        let waited = self.changed.wait_while(state, waiting);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.check().map(|()| state)
+    }
+
+    /// Does the steps until the end.
+    fn run(&self) {
+        // Those that were not ready when they were told.
+        let mut to_tell: Vec<Tell> = Vec::new();
+        loop {
+            to_tell.retain_mut(|tell| tell(self.state().check()).is_continue());
+            let state = self.state();
+            let idle = |state: &mut State| state.steps.is_empty() && !state.has_ended;
+            let state = if to_tell.is_empty() {
+                self.changed
+                    .wait_while(state, idle)
+                    .unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.changed.wait_timeout_while(state, TELL_AGAIN, idle);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+            // It stays the first until it is done, so that reads see it.
+            let done = match state.steps.front() {
+                None if state.has_ended => return,
+                None => continue,
+                Some(Step::Write { offset, bytes }) => {
+                    let (offset, bytes) = (*offset, bytes.clone());
+                    drop(state);
+                    self.file.write(offset, &bytes)
+                }
+                Some(Step::Sync) => {
+                    drop(state);
+                    self.file.sync_data()
+                }
+                Some(Step::Tell(_)) => {
+                    drop(state);
+                    Ok(())
+                }
+            };
+            let mut state = self.state();
+            if let Err(error) = done {
+                state.failure = Some((error.kind(), error.to_string()));
+            }
+            // What comes after a step that failed must not be on disk without it.
+            let count = if state.failure.is_some() { state.steps.len() } else { 1 };
+            let ended: Vec<Step> = state.steps.drain(..count).collect();
+            for step in ended {
+                match step {
+                    Step::Write { bytes, .. } => state.bytes -= bytes.len(),
+                    Step::Tell(tell) => to_tell.push(tell),
+                    Step::Sync => {}
+                }
+            }
+            self.is_waiting.store(!state.steps.is_empty(), Ordering::Release);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// The file, as redb has it.
+pub(super) struct Ordered(Order);
+
+/// The order of what is done with the file.
+#[derive(Clone)]
+pub(super) struct Order {
+    shared: Arc<Shared>,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Ordered {
+    pub(super) fn new(file: impl StorageBackend) -> Self {
+        Ordered(Order {
+            shared: Arc::new(Shared {
+                file: Box::new(file),
+                state: Mutex::default(),
+                changed: Condvar::new(),
+                is_waiting: AtomicBool::new(false),
+            }),
+            thread: Arc::default(),
+        })
+    }
+
+    pub(super) fn order(&self) -> Order {
+        self.0.clone()
+    }
+}
+
+impl Order {
+    /// Has the thread call `tell`, until it breaks, once everything that was synced is on disk, or cannot be.
+    /// [`has_thread`](Self::has_thread) comes before.
+    pub(super) fn tell(&self, tell: impl FnMut(io::Result<()>) -> ControlFlow<()> + Send + 'static) {
+        let state = &mut *self.shared.state();
+        self.shared.push(state, Step::Tell(Box::new(tell)));
+    }
+
+    /// Waits until everything that was written is on disk as far as it was synced.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        self.shared.wait(self.shared.state()).map(drop)
+    }
+
+    /// Whether there is a thread that syncs, which the operating system may refuse.
+    pub(super) fn has_thread(&self) -> bool {
+        let thread = &mut *self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = self.shared.clone();
+            let spawned = std::thread::Builder::new().name("ibid-sync".to_owned());
+            *thread = spawned.spawn(move || shared.run()).ok();
+        }
+        thread.is_some()
+    }
+
+    fn end(&self) {
+        let waited = self.wait();
+        let mut state = self.shared.state();
+        state.has_ended = true;
+        self.shared.changed.notify_all();
+        drop((state, waited));
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Debug for Ordered {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.shared.file.fmt(f)
+    }
+}
+
+impl StorageBackend for Ordered {
+    fn len(&self) -> io::Result<u64> {
+        self.0.shared.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let shared = &self.0.shared;
+        let end = offset + out.len() as u64;
+        let mut waiting = Vec::new();
+        if shared.is_waiting.load(Ordering::Acquire) {
+            waiting.extend(shared.state().steps.iter().filter_map(|step| match step {
+                Step::Write { offset: at, bytes } if *at < end && at + bytes.len() as u64 > offset => {
+                    Some((*at, bytes.clone()))
+                }
+                Step::Write { .. } | Step::Sync | Step::Tell(_) => None,
+            }));
+        }
+        // After that: what was not waiting any more is in the file.
+        shared.file.read(offset, out)?;
+        for (at, bytes) in waiting {
+            let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
+            out[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let shared = &self.0.shared;
+        // A file that becomes longer loses nothing.
+        if length < shared.file.len()? {
+            drop(shared.wait(shared.state())?);
+        }
+        shared.file.set_len(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let shared = &self.0.shared;
+        if !self.0.has_thread() {
+            return shared.file.sync_data();
+        }
+        let mut state = shared.state();
+        state.check()?;
+        shared.push(&mut state, Step::Sync);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let shared = &self.0.shared;
+        let mut state = shared.state();
+        state.check()?;
+        if state.steps.is_empty() {
+            drop(state);
+            return shared.file.write(offset, data);
+        }
+        let full = |state: &mut State| state.bytes >= WAITING_BYTES_MAX && state.failure.is_none();
+        state = shared
+            .changed
+            .wait_while(state, full)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.check()?;
+        let bytes = data.into();
+        shared.push(&mut state, Step::Write { offset, bytes });
+        Ok(())
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.end();
+        self.0.shared.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.shared.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.shared.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.shared.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.shared.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.shared.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.shared.file.query_lock_range(start, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A file in memory, whose syncs wait until they are allowed, and which notes what was done with it.
+    #[derive(Debug, Clone)]
+    struct Noted {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        done: Arc<Mutex<Vec<String>>>,
+        allowed: Arc<Mutex<mpsc::Receiver<bool>>>,
+    }
+
+    impl Noted {
+        fn new() -> (Self, mpsc::Sender<bool>) {
+            let (allow, allowed) = mpsc::channel();
+            let noted = Noted {
+                bytes: Arc::new(Mutex::new(vec![0; 100])),
+                done: Arc::default(),
+                allowed: Arc::new(Mutex::new(allowed)),
+            };
+            (noted, allow)
+        }
+
+        fn done(&self) -> Vec<String> {
+            self.done.lock().unwrap().clone()
+        }
+
+        fn note(&self, what: String) {
+            self.done.lock().unwrap().push(what);
+        }
+    }
+
+    impl StorageBackend for Noted {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.lock().unwrap().len() as u64)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            out.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..out.len()]);
+            Ok(())
+        }
+
+        fn set_len(&self, length: u64) -> io::Result<()> {
+            self.note(format!("length {length}"));
+            self.bytes.lock().unwrap().resize(length as usize, 0);
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            let is_allowed = self.allowed.lock().unwrap().recv().unwrap_or(true);
+            self.note("sync".to_owned());
+            if is_allowed {
+                Ok(())
+            } else {
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.note(format!("write {offset}"));
+            self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    /// Begins a sync between two writes, and another. Returns what is told.
+    fn begin(file: &Ordered) -> mpsc::Receiver<io::Result<()>> {
+        let (tell, told) = mpsc::channel();
+        file.write(10, &[1; 10]).unwrap();
+        file.sync_data().unwrap();
+        file.write(15, &[2; 10]).unwrap();
+        file.sync_data().unwrap();
+        file.order().tell(move |synced| {
+            tell.send(synced).unwrap();
+            ControlFlow::Break(())
+        });
+        file.write(24, &[3; 10]).unwrap();
+        told
+    }
+
+    const ALL: [u8; 26] = [
+        0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+    ];
+
+    fn read(file: &Ordered) -> [u8; 26] {
+        let mut found = [0; 26];
+        file.read(8, &mut found).unwrap();
+        found
+    }
+
+    #[test]
+    fn nothing_is_written_before_what_was_synced_before_it_and_reads_see_all() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted.clone());
+        let told = begin(&file);
+        assert_eq!(noted.done(), ["write 10"]);
+        assert_eq!(read(&file), ALL);
+        file.set_len(200).unwrap(); // the file becomes longer at once
+        allow.send(true).unwrap();
+        while noted.done().len() < 4 {
+            std::thread::yield_now();
+        }
+        assert_eq!(read(&file), ALL);
+        assert!(told.try_recv().is_err(), "it is not synced");
+        allow.send(true).unwrap();
+        told.recv().unwrap().unwrap();
+        let others = ["write 10", "length 200", "sync", "write 15", "sync", "write 24"];
+        file.order().wait().unwrap();
+        assert_eq!(noted.done(), others);
+        assert_eq!(read(&file), ALL);
+        file.write(0, &[4]).unwrap();
+        assert_eq!(noted.done().last().unwrap(), "write 0");
+        file.close().unwrap();
+    }
+
+    #[test]
+    fn a_file_becomes_shorter_after_everything_before() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted.clone());
+        let _told = begin(&file);
+        std::thread::scope(|scope| {
+            let shortens = scope.spawn(|| file.set_len(50));
+            allow.send(true).unwrap();
+            allow.send(true).unwrap();
+            shortens.join().unwrap().unwrap();
+        });
+        assert_eq!(noted.done().len(), 6);
+        assert_eq!(noted.done()[5], "length 50");
+    }
+
+    #[test]
+    fn nothing_more_is_written_after_a_sync_that_failed() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted.clone());
+        let told = begin(&file);
+        allow.send(false).unwrap();
+        assert_eq!(told.recv().unwrap().unwrap_err().to_string(), "the disk is gone");
+        for failed in [
+            file.write(0, &[1]),
+            file.sync_data(),
+            file.set_len(1),
+            file.order().wait(),
+        ] {
+            assert_eq!(failed.unwrap_err().to_string(), "the disk is gone");
+        }
+        assert_eq!(noted.done(), ["write 10", "sync"]);
+        file.close().unwrap();
+    }
+
+    #[test]
+    fn what_waits_is_limited() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted.clone());
+        file.set_len(2 * WAITING_BYTES_MAX as u64).unwrap();
+        let _told = begin(&file);
+        std::thread::scope(|scope| {
+            let writes = scope.spawn(|| {
+                for _ in 0..20 {
+                    file.write(0, &vec![5; WAITING_BYTES_MAX / 8]).unwrap();
+                }
+            });
+            let waiting = || file.order().shared.state().bytes;
+            while waiting() < WAITING_BYTES_MAX {
+                std::thread::yield_now();
+            }
+            assert!(waiting() <= WAITING_BYTES_MAX + WAITING_BYTES_MAX / 8);
+            allow.send(true).unwrap();
+            allow.send(true).unwrap();
+            writes.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_can_not_be_told_is_told_again() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted);
+        let (tell, told) = mpsc::channel();
+        let mut times = 0;
+        file.sync_data().unwrap();
+        file.order().tell(move |_| {
+            times += 1;
+            if times < 3 {
+                return ControlFlow::Continue(());
+            }
+            tell.send(()).unwrap();
+            ControlFlow::Break(())
+        });
+        allow.send(true).unwrap();
+        told.recv().unwrap();
+    }
+}
