@@ -17,7 +17,7 @@ fn the_picture_of_aging_is_drawn_from_run_files() {
 
 #[test]
 fn the_picture_of_hours_is_drawn_from_its_run_file() {
-    check(&["2026-11-25-hours.json".to_owned()], "hours.svg");
+    check(&["2026-11-26-hours.json".to_owned()], "hours.svg");
 }
 
 /// Fails unless the picture in `docs/images` is what these runs give.

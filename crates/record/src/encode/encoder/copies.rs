@@ -75,7 +75,7 @@ impl EncoderThread {
         };
         let is_whole = stored_bytes == source.body.len() as u64;
         let bytes_max = source.body.len() / REPLACED_SAVED_PART;
-        let choice = self.delta(source, number, source.body, bytes_max)?;
+        let choice = self.delta(source, (number, source.body, Some(check)), bytes_max)?;
         let Some(mut choice) = choice else {
             return Ok(None);
         };
@@ -155,7 +155,7 @@ impl EncoderThread {
             number: last,
             body: &body,
         };
-        let copy = self.delta(source, number, &body, body.len())?;
+        let copy = self.delta(source, (number, &body, None), body.len())?;
         if let Some(Choice { rewrite, .. }) = copy {
             self.point_at(last, &others, &rewrite);
         }
@@ -178,7 +178,7 @@ impl EncoderThread {
         let sketch = Sketch::of(features.into_iter().map(u64::from));
         self.add_newest(read, last, entry, &sketch)?;
         let length = body.len();
-        self.cache.insert(last, Arc::new(body), length);
+        self.cache.insert(last, Arc::new((body, None)), length);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use ibid_format::record::{
 };
 
 use self::state::{NamespaceState, given_up};
-use super::bodies::BodyIndex;
+use super::bodies::{BodyCheck, BodyIndex};
 use super::index::{FEATURES, NewestIndex, each_chain};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
@@ -102,8 +102,8 @@ pub(crate) struct EncoderThread {
     index: NewestIndex,
     bodies: BodyIndex,
     /// Bodies of the newest records of chains, with which the next ones will be compared (dDedup
-    /// §3.3.1).
-    cache: LruCache<u64, Arc<Vec<u8>>>,
+    /// §3.3.1), and their checksums.
+    cache: LruCache<u64, Arc<(Vec<u8>, Option<BodyCheck>)>>,
     pending: Pending,
     sketcher: Sketcher,
     encoder: DeltaEncoder,
@@ -446,7 +446,7 @@ impl EncoderThread {
         (entry.check, entry.copies) = (check, copies);
         self.add_newest(&*snapshot, new.number, entry, &sketch)?;
         let length = body.len();
-        self.cache.insert(new.number, Arc::new(body), length);
+        self.cache.insert(new.number, Arc::new((body, check)), length);
         self.judge(new.namespace, length, saved);
         Ok(())
     }
@@ -574,7 +574,10 @@ impl EncoderThread {
                 return Ok(None);
             }
             self.tally.update().cache_hits += 1;
-            return self.delta(source, number, &older, bytes_max(older.len())).map(Some);
+            let (older, check) = &*older;
+            return self
+                .delta(source, (number, older, *check), bytes_max(older.len()))
+                .map(Some);
         }
         let records = self.records.clone();
         let mut delta = Ok(None);
@@ -582,20 +585,19 @@ impl EncoderThread {
         records.visit(read, number, &mut |record| match record.body {
             record::Body::Whole(older) if older.len() <= self.options.compared_bytes_max => {
                 self.tally.update().cache_misses += 1;
-                delta = self.delta(source, number, older, bytes_max(older.len())).map(Some);
+                delta = self.delta(source, (number, older, None), bytes_max(older.len())).map(Some);
             }
             record::Body::Whole(_) | record::Body::Delta { .. } | record::Body::Deleted => {}
         })?;
         delta
     }
 
-    /// Returns an older record as a delta of the new one; [`None`] if the delta takes more than
-    /// `bytes_max`.
+    /// Returns an older record, whose checksum may be known, as a delta of the new one; [`None`] if the delta takes more
+    /// than `bytes_max`.
     fn delta(
         &mut self,
         source: Source<'_>,
-        number: u64,
-        older: &[u8],
+        (number, older, check): (u64, &[u8], Option<BodyCheck>),
         bytes_max: usize,
     ) -> Result<Option<Choice>, Error> {
         let mut delta = Vec::new();
@@ -614,7 +616,7 @@ impl EncoderThread {
         let rewrite = Rewrite {
             number,
             base: source.number,
-            check: body_check(older),
+            check: check.unwrap_or_else(|| body_check(older)),
             delta,
         };
         Ok(Some(Choice { saved, rewrite }))
@@ -711,7 +713,7 @@ impl EncoderThread {
         let Some(older) = self.body_as_it_will_be(read, source, number)? else {
             return Ok(());
         };
-        if let Some(choice) = self.delta(source, number, &older, usize::MAX)? {
+        if let Some(choice) = self.delta(source, (number, &older, None), usize::MAX)? {
             self.tally.update().hops += 1;
             // A hop saves time and no bytes. It is small, and kept before others.
             self.pending.rewrite(u64::MAX, choice.rewrite);
