@@ -398,7 +398,7 @@ fn little_is_left_where_the_index_is_large() {
     let put_one_more = |store: &Store, key: u32| {
         let pages = store.namespace("pages", Versions::Kept).unwrap();
         pages.put(&key.to_be_bytes(), &noise(70, KEYS + key)).unwrap();
-        store.finish_encoding_unless_little().unwrap();
+        store.finish_or_leave_encoding().unwrap();
     };
     let unencoded = |store: &Store| {
         let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
@@ -433,4 +433,29 @@ fn little_is_left_where_the_index_is_large() {
     let (store, _) = open(folder.path(), encoding(), None);
     put_one_more(&store, 64);
     assert_eq!(unencoded(&store), 0);
+}
+
+/// The same after `kill -9`, which may leave very many.
+#[test]
+fn what_is_much_is_left_after_a_second() {
+    let folder = folder();
+    fill(&open(folder.path(), options(), None).0, 0);
+    let unencoded = |store: &Store| {
+        let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+        found.namespaces[0].unencoded
+    };
+    let mut left = u64::from(KEYS);
+    for version in 0..2 {
+        let (store, counts) = open(folder.path(), options().with_encoding(Encoding::default()), None);
+        *counts.starved.lock().unwrap() = "ibid-encode";
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        pages.put(b"one", format!("more {version}").as_bytes()).unwrap();
+        store.finish_or_leave_encoding().unwrap();
+        drop((store, pages));
+        // Each goes on where the one before ended.
+        let (store, _) = open(folder.path(), options(), None);
+        let now = unencoded(&store);
+        assert!((1..left).contains(&now), "{now} of {left}");
+        left = now;
+    }
 }

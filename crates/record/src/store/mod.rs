@@ -38,6 +38,7 @@ use crate::read::namespaces::{self, StoredNamespace};
 use crate::retention::{self, Expiring, Sweeper};
 use crate::time::Time;
 use crate::versions::Versions;
+use crate::write::feed::Finish;
 use crate::write::request::{Command, Durability, LogCommand, Outcome};
 use crate::write::{oplog, truncate};
 
@@ -282,9 +283,10 @@ impl Store {
         self.encode_waiting(false)
     }
 
-    /// Does what [`finish_encoding`](Self::finish_encoding) does, unless that costs much for little: the encoder of a
-    /// large store reads first what all keys are like, and less than 64 records with less than 4 MiB do not wait for
-    /// that. A later opening encodes them, once there are more. For a program that writes a record and ends.
+    /// Does what [`finish_encoding`](Self::finish_encoding) does, unless that costs much for little, or takes long: the
+    /// encoder of a large store reads first what all keys are like, and less than 64 records with less than 4 MiB do not
+    /// wait for that; and where an earlier opening was killed, and has left many, it encodes some of them, for about a
+    /// second. A later opening goes on. For a program that writes a record and ends.
     ///
     /// # Errors
     /// As [`finish_encoding`](Self::finish_encoding).
@@ -294,14 +296,14 @@ impl Store {
     /// # let folder = tempfile::tempdir()?;
     /// let store = Store::open(folder.path(), Options::default())?;
     /// store.namespace("pages", Versions::Kept)?.put(b"ibid", b"in the same place")?;
-    /// store.finish_encoding_unless_little()?;
+    /// store.finish_or_leave_encoding()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn finish_encoding_unless_little(&self) -> Result<(), Error> {
+    pub fn finish_or_leave_encoding(&self) -> Result<(), Error> {
         self.encode_waiting(true)
     }
 
-    fn encode_waiting(&self, leaves_little: bool) -> Result<(), Error> {
+    fn encode_waiting(&self, leaves_some: bool) -> Result<(), Error> {
         self.shared.writer()?;
         let Some(feed) = &self.shared.feed else {
             return Ok(());
@@ -311,7 +313,7 @@ impl Store {
             return Ok(());
         }
         let (told, answer) = sync_channel(1);
-        feed.finish(told, leaves_little);
+        feed.finish(Finish { told, leaves_some });
         answer.recv().map_err(|_| Error::WriterEnded)?
     }
 

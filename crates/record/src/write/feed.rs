@@ -36,15 +36,15 @@ pub(crate) enum FeedEvent {
     /// Nothing came within the time that the encoder waits.
     Idle,
     /// Write everything that was committed before, and tell the caller.
-    Finish(SyncSender<Result<(), Error>>),
+    Finish(Finish),
     End,
 }
 
 /// A caller that waits until everything is encoded.
-struct Finish {
-    told: SyncSender<Result<(), Error>>,
-    /// Whether it leaves what is little to a later opening, if that costs less.
-    leaves_little: bool,
+pub(crate) struct Finish {
+    pub(crate) told: SyncSender<Result<(), Error>>,
+    /// Whether it leaves to a later opening what is little, if that costs less, and what takes long.
+    pub(crate) leaves_some: bool,
 }
 
 /// A queue of committed records, and how busy the writer is.
@@ -124,26 +124,25 @@ impl Feed {
         self.came.notify_one();
     }
 
-    /// Has `told` informed when everything that was committed before is encoded and written; or, if it `leaves_little`,
-    /// when little is left of which the encoder has to read its index first.
-    pub(crate) fn finish(&self, told: SyncSender<Result<(), Error>>, leaves_little: bool) {
+    /// Has a caller told when everything that was committed before is encoded and written, or left.
+    pub(crate) fn finish(&self, finish: Finish) {
         let mut state = self.state();
         if !state.ended {
-            state.finish.push_back(Finish { told, leaves_little });
+            state.finish.push_back(finish);
         }
         self.came.notify_one();
     }
 
-    /// Whether all callers that wait leave what is little, and there is one.
-    pub(crate) fn leaves_little(&self) -> bool {
+    /// Whether all callers that wait leave some, and there is one.
+    pub(crate) fn leaves_some(&self) -> bool {
         let state = self.state();
-        !state.finish.is_empty() && state.finish.iter().all(|finish| finish.leaves_little)
+        !state.finish.is_empty() && state.finish.iter().all(|finish| finish.leaves_some)
     }
 
-    /// Tells callers that leave what is little that no more is done now.
+    /// Tells callers that leave some that no more is done now.
     pub(crate) fn leave(&self) {
         self.state().finish.retain(|finish| {
-            let is_left = finish.leaves_little;
+            let is_left = finish.leaves_some;
             if is_left {
                 let _ = finish.told.send(Ok(()));
             }
@@ -178,8 +177,8 @@ impl Feed {
                 record.lag += std::mem::take(&mut state.dropped);
                 return FeedEvent::Record(record);
             }
-            if let Some(Finish { told, .. }) = state.finish.pop_front() {
-                return FeedEvent::Finish(told);
+            if let Some(finish) = state.finish.pop_front() {
+                return FeedEvent::Finish(finish);
             }
             state = match patience.map(|patience| patience.saturating_sub(begun.elapsed())) {
                 None => self.came.wait(state).unwrap_or_else(PoisonError::into_inner),

@@ -76,7 +76,7 @@ pub(crate) fn run(context: &mut Context, args: &BatchArgs) -> Result<Outcome> {
     };
     allocator::committed();
     // Replaced records may become deltas against the new ones.
-    store.finish_encoding_unless_little()?;
+    store.finish_or_leave_encoding()?;
     print::records_batch(&mut context.out, conditions, numbers)?;
     Ok(Outcome::Done)
 }

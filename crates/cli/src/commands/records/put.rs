@@ -37,7 +37,7 @@ pub(crate) fn run(context: &mut Context, args: &PutArgs) -> Result<Outcome> {
     store.commit(batch)?;
     allocator::committed();
     // The replaced record may become a delta against the new one.
-    store.finish_encoding_unless_little()?;
+    store.finish_or_leave_encoding()?;
     // No other process can have the store open, so the latest version is the new one.
     let stored = namespace.latest(key)?.expect("it was stored above");
     print::records_put(&mut context.out, key, stored, input.read)?;

@@ -6,7 +6,7 @@ use ibid_delta::Sketch;
 use ibid_format::record::{self, COPIES_MAX, ChainEntry, LatestEntry, key_of};
 
 use super::super::bodies::BodyCheck;
-use super::{Choice, EncoderThread, REPLACED_SAVED_PART, Source, number_of};
+use super::{CachedBody, Choice, EncoderThread, REPLACED_SAVED_PART, Source, number_of};
 use crate::engine::Snapshot;
 use crate::error::Error;
 use crate::read::{lookup, namespaces};
@@ -178,7 +178,8 @@ impl EncoderThread {
         let sketch = Sketch::of(features.into_iter().map(u64::from));
         self.add_newest(read, last, entry, &sketch)?;
         let length = body.len();
-        self.cache.insert(last, Arc::new((body, None)), length);
+        self.cache
+            .insert(last, Arc::new(CachedBody { body, check: None }), length);
         Ok(())
     }
 

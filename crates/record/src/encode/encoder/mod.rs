@@ -6,7 +6,7 @@ mod state;
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::lru::LruCache;
 use crate::read::records::{Records, See, StoredBody};
 use crate::read::{lookup, namespaces};
-use crate::write::feed::{Feed, FeedEvent, NewRecord};
+use crate::write::feed::{Feed, FeedEvent, Finish, NewRecord};
 use crate::write::handle::WriterHandle;
 use crate::write::request::{Command, Durability, Prior, Rewrite};
 
@@ -58,12 +58,20 @@ const ENTRIES_AT_ONCE: u32 = 1 << 14;
 /// What a caller that ends may leave to a later opening: less than so many records, and bytes of bodies.
 const LITTLE_RECORDS: u64 = 64;
 const LITTLE_BYTES: u64 = 4 << 20;
+/// For so long such a caller waits for what an earlier opening has left.
+const LEFT_AFTER: Duration = Duration::from_secs(1);
 
 /// The new record that older ones become deltas of.
 #[derive(Clone, Copy)]
 struct Source<'b> {
     number: u64,
     body: &'b [u8],
+}
+
+/// A body, and its checksum if it is known.
+struct CachedBody {
+    body: Vec<u8>,
+    check: Option<BodyCheck>,
 }
 
 /// An older record as a delta of the new one.
@@ -103,7 +111,7 @@ pub(crate) struct EncoderThread {
     bodies: BodyIndex,
     /// Bodies of the newest records of chains, with which the next ones will be compared (dDedup
     /// §3.3.1), and their checksums.
-    cache: LruCache<u64, Arc<(Vec<u8>, Option<BodyCheck>)>>,
+    cache: LruCache<u64, Arc<CachedBody>>,
     pending: Pending,
     sketcher: Sketcher,
     encoder: DeltaEncoder,
@@ -158,7 +166,7 @@ impl EncoderThread {
         self.activity.has_no_encoder();
         loop {
             match self.feed.next(None) {
-                FeedEvent::Finish(told) => {
+                FeedEvent::Finish(Finish { told, .. }) => {
                     let _ = told.send(Err(failure.clone()));
                 }
                 FeedEvent::Record(_) | FeedEvent::Idle => {}
@@ -180,7 +188,7 @@ impl EncoderThread {
                     if !is_filled {
                         continue; // it is found in the store later
                     }
-                    self.catch_up(Some(new.number))?;
+                    self.catch_up(Some(new.number), None)?;
                     if self.next < new.number {
                         continue; // the store is being closed
                     }
@@ -192,12 +200,13 @@ impl EncoderThread {
                 }
                 FeedEvent::Idle if self.writer_is_idle() => self.write()?,
                 FeedEvent::Idle => {}
-                FeedEvent::Finish(told) => {
+                FeedEvent::Finish(Finish { told, leaves_some }) => {
                     is_filled = is_filled || self.fill()?;
                     if !is_filled {
                         continue; // the store is being closed
                     }
-                    let finished = self.catch_up(None).and_then(|()| self.write());
+                    let until = leaves_some.then(|| Instant::now() + LEFT_AFTER);
+                    let finished = self.catch_up(None, until).and_then(|()| self.write());
                     let _ = told.send(finished.clone());
                     finished?;
                 }
@@ -242,7 +251,7 @@ impl EncoderThread {
         let mut go_on = || {
             shown += 1;
             if shown % ENTRIES_AT_ONCE == 0 {
-                is_left = feed.has_ended() || feed.leaves_little() && is_little(&**engine, next);
+                is_left = feed.has_ended() || feed.leaves_some() && is_little(&**engine, next);
             }
             if is_left {
                 ControlFlow::Break(())
@@ -278,9 +287,10 @@ impl EncoderThread {
         Ok(!is_left)
     }
 
-    /// Encodes records that are not in the feed: those before `before`, or all. Stops when the store is closed: there
-    /// may be very many, and the next opening goes on.
-    fn catch_up(&mut self, before: Option<u64>) -> Result<(), Error> {
+    /// Encodes records that are not in the feed: those before `before`, or all. Stops when the store is closed, or the
+    /// time has come: there may be very many, and the next opening goes on.
+    fn catch_up(&mut self, before: Option<u64>, until: Option<Instant>) -> Result<(), Error> {
+        let begun = Instant::now();
         while before.is_none_or(|before| self.next < before) {
             let snapshot = self.engine.snapshot()?;
             // Mostly there are none. To look for them could read the last record, which may be long.
@@ -293,8 +303,11 @@ impl EncoderThread {
                 return Ok(());
             }
             for missed in missed {
-                if self.feed.has_ended() {
+                if self.feed.has_ended() || until.is_some_and(|until| Instant::now() >= until) {
                     return Ok(());
+                }
+                if begun.elapsed() >= LEFT_AFTER && self.feed.leaves_some() {
+                    self.feed.leave();
                 }
                 let number = missed.number;
                 match missed.prior(&*snapshot) {
@@ -446,7 +459,8 @@ impl EncoderThread {
         (entry.check, entry.copies) = (check, copies);
         self.add_newest(&*snapshot, new.number, entry, &sketch)?;
         let length = body.len();
-        self.cache.insert(new.number, Arc::new((body, check)), length);
+        self.cache
+            .insert(new.number, Arc::new(CachedBody { body, check }), length);
         self.judge(new.namespace, length, saved);
         Ok(())
     }
@@ -574,9 +588,9 @@ impl EncoderThread {
                 return Ok(None);
             }
             self.tally.update().cache_hits += 1;
-            let (older, check) = &*older;
+            let bytes_max = bytes_max(older.body.len());
             return self
-                .delta(source, (number, older, *check), bytes_max(older.len()))
+                .delta(source, (number, &older.body, older.check), bytes_max)
                 .map(Some);
         }
         let records = self.records.clone();
@@ -585,7 +599,9 @@ impl EncoderThread {
         records.visit(read, number, &mut |record| match record.body {
             record::Body::Whole(older) if older.len() <= self.options.compared_bytes_max => {
                 self.tally.update().cache_misses += 1;
-                delta = self.delta(source, (number, older, None), bytes_max(older.len())).map(Some);
+                delta = self
+                    .delta(source, (number, older, None), bytes_max(older.len()))
+                    .map(Some);
             }
             record::Body::Whole(_) | record::Body::Delta { .. } | record::Body::Deleted => {}
         })?;

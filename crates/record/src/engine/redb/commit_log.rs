@@ -20,7 +20,7 @@ use crate::engine::{EngineError, Table};
 /// called.
 const LONG_BYTES: u64 = 16 << 20;
 /// The log is long once it has so many changes. To repeat one takes a few microseconds.
-const LONG_CHANGES: u64 = 10_000;
+const LONG_CHANGES: u64 = 5_000;
 /// By how much the file grows, bytes.
 const GROWTH: u64 = 1 << 20;
 /// How often a note is read that is not whole.

@@ -448,8 +448,11 @@ fn open_segments(path: &Path, log: &LogState, open: &SegmentSet) -> Result<Segme
     Ok(set)
 }
 
+/// The number of a segment, and its file.
+type Follower = (u64, Arc<dyn StorageBackend>);
+
 /// Opens the next segment after `number` if the log goes on in it.
-fn follower(path: &Path, number: u64, id: &CommitLogId) -> Result<Option<(u64, Arc<dyn StorageBackend>)>, EngineError> {
+fn follower(path: &Path, number: u64, id: &CommitLogId) -> Result<Option<Follower>, EngineError> {
     let files = Folder::beside(path);
     for next in segment_numbers(&files, path)? {
         if next > number
