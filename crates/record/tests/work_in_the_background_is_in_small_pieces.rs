@@ -389,8 +389,8 @@ fn a_store_that_is_closed_encodes_no_more_records() {
     assert_eq!(found.namespaces[0].unencoded, 0);
 }
 
-/// Of a store of ten million keys, the encoder reads for seconds what all are like. A program that stores one record and
-/// ends does not wait for that, however often it runs; but it does not leave more and more either.
+/// Of a store of ten million keys, the encoder reads for seconds what all are like. A program that stores one record
+/// and ends does not wait for that, however often it runs; but it does not leave more and more either.
 #[test]
 fn little_is_left_where_the_index_is_large() {
     const KEYS: u32 = 40_000;

@@ -284,9 +284,9 @@ impl Store {
     }
 
     /// Does what [`finish_encoding`](Self::finish_encoding) does, unless that costs much for little, or takes long: the
-    /// encoder of a large store reads first what all keys are like, and less than 64 records with less than 4 MiB do not
-    /// wait for that; and where an earlier opening was killed, and has left many, it encodes some of them, for about a
-    /// second. A later opening goes on. For a program that writes a record and ends.
+    /// encoder of a large store reads first what all keys are like, and less than 64 records with less than 4 MiB do
+    /// not wait for that; and where an earlier opening was killed, and has left many, it encodes some of them, for
+    /// about a second. A later opening goes on. For a program that writes a record and ends.
     ///
     /// # Errors
     /// As [`finish_encoding`](Self::finish_encoding).

@@ -608,8 +608,8 @@ impl EncoderThread {
         delta
     }
 
-    /// Returns an older record, whose checksum may be known, as a delta of the new one; [`None`] if the delta takes more
-    /// than `bytes_max`.
+    /// Returns an older record, whose checksum may be known, as a delta of the new one; [`None`] if the delta takes
+    /// more than `bytes_max`.
     fn delta(
         &mut self,
         source: Source<'_>,

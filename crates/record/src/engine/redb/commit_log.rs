@@ -461,8 +461,8 @@ impl CommitLog {
         }
     }
 
-    /// Continues behind the last commit, since redb has all of them. Those since the checkpoint before stay, until redb's
-    /// file is synced.
+    /// Continues behind the last commit, since redb has all of them. Those since the checkpoint before stay, until
+    /// redb's file is synced.
     pub(super) fn go_on(&mut self) -> Result<(), EngineError> {
         let is_used = true;
         self.begin_anew(self.next_start(is_used), false)

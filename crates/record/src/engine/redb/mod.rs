@@ -75,8 +75,8 @@ fn definition(table: Table) -> Definition {
 ///
 /// A commit with [`Commit::Synced`] costs one sync of the log. Other commits stay in memory, or are in a part of the
 /// log that is not synced: they may be lost if the machine stops without [`sync`](Engine::sync). After a crash, opening
-/// it repeats the commits since redb's file was synced last: at most 16 MiB and the largest one, or twice as many if it was
-/// being synced.
+/// it repeats the commits since redb's file was synced last: at most 16 MiB and the largest one, or twice as many if it
+/// was being synced.
 ///
 /// Records and blocks of 64 bytes and more are written once, into the log. redb's file has their places, and the
 /// log's segments stay as long as there is a value in them.

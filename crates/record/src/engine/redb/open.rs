@@ -285,7 +285,8 @@ impl Redb {
         usage.extend(followers.into_iter().map(|number| (number, 0)));
         // A snapshot in another process may need what is not used any more.
         journal.had_values = had_commits || usage.contains_key(&journal.log.segment());
-        // Even if there is nothing to repeat: the tables are there then, also those that an earlier version did not have.
+        // Even if there is nothing to repeat: the tables are there then, also those that an earlier version did not
+        // have.
         let repeated = self.finish(transaction, journal, &usage, None);
         repeated.map_err(|error| journal.log.fail(error))?;
         journal.commit(&usage);

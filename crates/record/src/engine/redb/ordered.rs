@@ -1,7 +1,7 @@
 //! redb's file, whose syncs no commit has to wait for.
 //!
-//! redb relies on an order only: of what it writes after a sync, nothing is on disk before all that it wrote before. So a
-//! sync is only begun, by a thread that does nothing else, and what redb writes after it waits in memory until it is
+//! redb relies on an order only: of what it writes after a sync, nothing is on disk before all that it wrote before. So
+//! a sync is only begun, by a thread that does nothing else, and what redb writes after it waits in memory until it is
 //! done. Then the thread writes that, up to the next sync. Reads see what waits. Who needs to know that something is on
 //! disk waits for it, or is told.
 

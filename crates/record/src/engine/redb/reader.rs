@@ -373,8 +373,8 @@ impl State {
         Ok(state)
     }
 
-    /// Takes over what was synced in the log since. While a checkpoint is being synced, and after a crash meanwhile, the
-    /// log may go on in another segment than the file says.
+    /// Takes over what was synced in the log since. While a checkpoint is being synced, and after a crash meanwhile,
+    /// the log may go on in another segment than the file says.
     fn read_log(&mut self, path: &Path) -> Result<(), EngineError> {
         loop {
             let number = self.position.segment();
