@@ -24,6 +24,12 @@ static LOADED: AtomicU64 = AtomicU64::new(0);
 /// Whether all changes of a command are on disk, so that only deltas are left to make.
 static COMMITTED: AtomicBool = AtomicBool::new(false);
 
+/// Notes whether the message must be JSON, before these arguments are parsed: even for that there may be no memory.
+pub(crate) fn report_as_asked(arguments: impl Iterator<Item = std::ffi::OsString>) {
+    let mut options = arguments.take_while(|argument| argument != "--");
+    JSON.store(options.any(|option| option == "--json"), Relaxed);
+}
+
 /// Notes how to report that there is no memory.
 pub(crate) fn report_with(memory: u64, json: bool) {
     MEMORY.store(memory, Relaxed);

@@ -27,6 +27,7 @@ const _: () = assert!(
 fn main() -> std::process::ExitCode {
     allocator::set_up();
     allocator::end_where_others_lack_memory();
+    allocator::report_as_asked(std::env::args_os());
     complete::answer_shell();
     commands::run(std::env::args_os())
 }

@@ -266,13 +266,13 @@ fn a_backup_of_more_chunks_than_fit_into_memory_is_complete() {
     let folder = Folder::scratch();
     folder.write("first", &noise(1, 1 << 20));
     backup(&repository, folder.path());
-    let bytes = noise(2, 48 << 20);
+    let bytes = noise(2, 24 << 20);
     folder.write("more", &bytes);
     // The same once more, in another order: every chunk is known.
     let (left, right) = bytes.split_at(bytes.len() / 2);
     folder.write("turned", &[right, left].concat());
     let summary = repository.backup(&options(folder.path())).unwrap();
-    assert_eq!(summary.whole.bytes + summary.deltas.bytes, 48 << 20, "{summary:?}");
+    assert_eq!(summary.whole.bytes + summary.deltas.bytes, 24 << 20, "{summary:?}");
     let again = repository.backup(&options(folder.path()).force(true)).unwrap();
     assert_eq!(again.whole.chunks + again.deltas.chunks, 0, "{again:?}");
     let out = scratch();
