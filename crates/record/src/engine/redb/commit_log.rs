@@ -218,7 +218,7 @@ impl CommitLog {
     /// and returns what there is. The next commit follows the last of them.
     pub(super) fn repeat(&mut self, each: EachChange<'_>) -> Result<Found, EngineError> {
         let done = self.last;
-        let noted = synced_by_note(&self.id, &self.note()?).unwrap_or(0);
+        let noted = self.noted()?;
         let (mut at, mut before, mut repeated) = (self.begin, None, 0);
         let mut window = Window::default();
         while let Some((head, changes)) = self.commit(&mut window, at)? {
@@ -262,7 +262,7 @@ impl CommitLog {
             let read = self.read_whole(from, synced.unwrap_or(u64::MAX), each);
             let stated = read.and_then(|()| match synced {
                 Some(synced) => Ok(synced),
-                None => Ok(self.rest(from.at)?.synced),
+                None => Ok(self.rest(from.at)?.synced.max(self.noted()?)),
             });
             // What is not used at the end of a segment may be cut off meanwhile.
             if stated.is_err() && self.file.len().is_ok_and(|length| length < self.length) {
@@ -319,6 +319,11 @@ impl CommitLog {
         let mut note = [0; COMMIT_LOG_NOTE_BYTES];
         self.read(COMMIT_LOG_NOTE_AT, &mut note)?;
         Ok(note)
+    }
+
+    /// Returns the last commit in the segment that was synced, as far as the note says so; 0 if it does not.
+    fn noted(&self) -> Result<u64, EngineError> {
+        Ok(synced_by_note(&self.id, &self.note()?).unwrap_or(0))
     }
 
     /// Returns the last commit in the segment that was synced, 0 if none was; [`None`] if the note is damaged.

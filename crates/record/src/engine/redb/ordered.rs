@@ -33,6 +33,23 @@ enum Step {
     Tell(Tell),
 }
 
+/// What a step does with the file.
+enum FileStep {
+    Write(u64, Arc<[u8]>),
+    Sync,
+}
+
+impl Step {
+    /// Returns what it does with the file; [`None`] if nothing.
+    fn file_step(&self) -> Option<FileStep> {
+        match self {
+            Step::Write { offset, bytes } => Some(FileStep::Write(*offset, bytes.clone())),
+            Step::Sync => Some(FileStep::Sync),
+            Step::Tell(_) => None,
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     steps: VecDeque<Step>,
@@ -49,6 +66,27 @@ impl State {
             Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether there is a step to do. After a failure this is only to tell.
+    fn has_step(&self) -> bool {
+        match self.failure {
+            Some(_) => self.steps.iter().any(|step| matches!(step, Step::Tell(_))),
+            None => !self.steps.is_empty(),
+        }
+    }
+
+    /// Takes out all that are to be told something.
+    fn take_tells(&mut self) -> Vec<Tell> {
+        let (mut tells, mut others) = (Vec::new(), VecDeque::new());
+        for step in self.steps.drain(..) {
+            match step {
+                Step::Tell(tell) => tells.push(tell),
+                step => others.push_back(step),
+            }
+        }
+        self.steps = others;
+        tells
     }
 }
 
@@ -86,54 +124,68 @@ impl Shared {
 
     /// Does the steps until the end.
     fn run(&self) {
+        let _end = OnPanic(self);
         // Those that were not ready when they were told.
         let mut to_tell: Vec<Tell> = Vec::new();
         loop {
             to_tell.retain_mut(|tell| tell(self.state().check()).is_continue());
             let state = self.state();
-            let idle = |state: &mut State| state.steps.is_empty() && !state.has_ended;
-            let state = if to_tell.is_empty() {
-                self.changed
-                    .wait_while(state, idle)
-                    .unwrap_or_else(PoisonError::into_inner)
+            let idle = |state: &mut State| !state.has_ended && !state.has_step();
+            let mut state = if to_tell.is_empty() {
+                let waited = self.changed.wait_while(state, idle);
+                waited.unwrap_or_else(PoisonError::into_inner)
             } else {
                 let waited = self.changed.wait_timeout_while(state, TELL_AGAIN, idle);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             };
-            // It stays the first until it is done, so that reads see it.
-            let done = match state.steps.front() {
-                None if state.has_ended => return,
-                None => continue,
-                Some(Step::Write { offset, bytes }) => {
-                    let (offset, bytes) = (*offset, bytes.clone());
-                    drop(state);
-                    self.file.write(offset, &bytes)
-                }
-                Some(Step::Sync) => {
-                    drop(state);
-                    self.file.sync_data()
-                }
-                Some(Step::Tell(_)) => {
-                    drop(state);
-                    Ok(())
-                }
-            };
-            let mut state = self.state();
-            if let Err(error) = done {
-                state.failure = Some((error.kind(), error.to_string()));
+            if state.failure.is_some() {
+                to_tell.extend(state.take_tells());
+            } else if let Some(step) = state.steps.front() {
+                let step = step.file_step();
+                drop(state);
+                let done = match step {
+                    Some(FileStep::Write(offset, bytes)) => self.file.write(offset, &bytes),
+                    Some(FileStep::Sync) => self.file.sync_data(),
+                    None => Ok(()),
+                };
+                self.step_is_done(done, &mut to_tell);
+                continue;
             }
-            // What comes after a step that failed must not be on disk without it.
-            let count = if state.failure.is_some() { state.steps.len() } else { 1 };
-            let ended: Vec<Step> = state.steps.drain(..count).collect();
-            for step in ended {
-                match step {
-                    Step::Write { bytes, .. } => state.bytes -= bytes.len(),
-                    Step::Tell(tell) => to_tell.push(tell),
-                    Step::Sync => {}
-                }
+            if state.has_ended {
+                return;
             }
-            self.is_waiting.store(!state.steps.is_empty(), Ordering::Release);
-            self.changed.notify_all();
+        }
+    }
+
+    /// Removes the first step, which stays there until it is done, so that reads see it.
+    fn step_is_done(&self, done: io::Result<()>, to_tell: &mut Vec<Tell>) {
+        let state = &mut *self.state();
+        match done {
+            // What waits must not be on disk without this, but reads still see it.
+            Err(error) => state.failure = Some((error.kind(), error.to_string())),
+            Ok(()) => match state.steps.pop_front() {
+                Some(Step::Write { bytes, .. }) => state.bytes -= bytes.len(),
+                Some(Step::Tell(tell)) => to_tell.push(tell),
+                Some(Step::Sync) | None => {}
+            },
+        }
+        self.is_waiting.store(!state.steps.is_empty(), Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// Lets no one wait for a thread that has panicked.
+struct OnPanic<'s>(&'s Shared);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let state = &mut *self.0.state();
+            state.failure = Some((
+                io::ErrorKind::Other,
+                "the thread that writes the file panicked".to_owned(),
+            ));
+            self.0.changed.notify_all();
         }
     }
 }
@@ -456,6 +508,20 @@ mod tests {
             assert_eq!(failed.unwrap_err().to_string(), "the disk is gone");
         }
         assert_eq!(noted.done(), ["write 10", "sync"]);
+        // What was committed can still be read.
+        assert_eq!(read(&file), ALL);
+        file.close().unwrap();
+    }
+
+    #[test]
+    fn no_one_waits_for_a_thread_that_panicked() {
+        let (noted, allow) = Noted::new();
+        let file = Ordered::new(noted.clone());
+        file.sync_data().unwrap();
+        file.write(100, &[1]).unwrap(); // it is behind the end of the file
+        allow.send(true).unwrap();
+        assert!(file.order().wait().unwrap_err().to_string().contains("panicked"));
+        assert!(file.write(0, &[1]).is_err() && file.sync_data().is_err());
         file.close().unwrap();
     }
 
