@@ -56,7 +56,7 @@ fn fastest<T>(mut work: impl FnMut() -> Result<T, ibid_delta::Error>) -> Result<
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [target_kib, base_kib, every, files @ ..] = &arguments[..] else {
-        return Err("expected: versions TARGET-KIB BASE-KIB EVERY FILE FILE...".into());
+        return Err("expected: deltas_of_versions TARGET-KIB BASE-KIB EVERY FILE FILE...".into());
     };
     let (target_len, base_len) = (target_kib.parse::<usize>()? << 10, base_kib.parse::<usize>()? << 10);
     let every: usize = every.parse()?;

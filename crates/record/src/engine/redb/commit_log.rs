@@ -466,14 +466,7 @@ impl CommitLog {
         }
     }
 
-    /// Continues behind the last commit, since redb has all of them. Those since the checkpoint before stay, until
-    /// redb's file is synced.
-    pub(super) fn go_on(&mut self) -> Result<(), EngineError> {
-        let is_used = true;
-        self.begin_anew(self.next_start(is_used), false)
-    }
-
-    /// Continues at `start` in this segment, since redb's file has all commits. `gives_back` gives the disk back what
+    /// Continues at `start` in this segment, since redb has all commits. `gives_back` gives the disk back what
     /// is not used; what a large commit took is given back in any case.
     pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
         (self.begin, self.end) = (start.offset, start.offset);

@@ -53,6 +53,15 @@ const START: &[u8] = b"start";
 /// redb's own table about segments.
 const SEGMENT_ENTRIES: Definition = TableDefinition::new("segments");
 
+/// Whether a checkpoint is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Others commit until it is on disk.
+    No,
+    /// Until it is on disk. Then the disk gets back what the log took of it.
+    AndGiveBack,
+}
+
 /// All tables of a transaction, in the order of [`Table::ALL`].
 type Tables<'t> = Vec<redb::Table<'t, &'static [u8], &'static [u8]>>;
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -185,18 +194,20 @@ impl Redb {
         transaction.commit().map_err(|error| failed(error.into()))
     }
 
-    /// Commits a transaction so that redb's file has everything. The log begins anew, in another segment if it
-    /// `moves_on` or if the segment is full. Removes the segments in which nothing is left.
+    /// Commits a transaction so that redb's file has everything. The log goes on in another segment if it `moves_on` or
+    /// if the segment is full. Once that is on disk, segments are removed in which nothing is left; until then the log
+    /// keeps what it had. [`Wait::No`] leaves that to a thread, if there is one.
     fn finish_synced(
         &self,
         mut transaction: WriteTransaction,
         journal: &mut Journal,
         usage: &Usage,
         moves_on: bool,
-        gives_back: bool,
+        wait: Wait,
     ) -> Result<(), EngineError> {
         self.end_checkpoint(journal)?;
         self.set_commit(&mut transaction, Commit::Synced)?;
+        let is_waited_for = wait != Wait::No || !self.order.has_thread();
         let segment = journal.log.segment();
         let is_used = journal.used_after(segment, usage) > 0;
         // redb's file may have places in it only if what is there survives a crash, and so does its end. And readers in
@@ -205,74 +216,59 @@ impl Redb {
         // A snapshot may still need what nothing else does, so it is not written over.
         let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
         let mut usage = usage.clone();
-        if moves_on {
-            journal.log.give_back()?;
-            let next = self.new_segment(journal)?;
-            let start = next.next_start(false);
-            // An entry says of the segment that it is not needed, even if there was never a value in it.
-            usage.entry(segment).or_default();
-            self.finish_checkpoint(transaction, journal, &usage, start)?;
-            journal.lengths.insert(segment, journal.log.end());
-            journal.log.continue_in(next);
-            journal.had_values = false;
-        } else {
-            let start = journal.log.next_start(is_used);
-            self.finish_checkpoint(transaction, journal, &usage, start)?;
-            journal.log.begin_anew(start, gives_back)?;
-        }
-        journal.commit(&usage);
-        let unused = journal.unused().collect();
-        remove_unused(journal, &self.segments, unused);
-        Ok(())
-    }
-
-    /// Does what [`finish_synced`](Self::finish_synced) does, but does not wait until redb's file is synced. Until then
-    /// the log keeps what it had, and goes on behind that.
-    fn finish_deferred(
-        &self,
-        mut transaction: WriteTransaction,
-        journal: &mut Journal,
-        usage: &Usage,
-        moves_on: bool,
-    ) -> Result<(), EngineError> {
-        if !self.order.has_thread() {
-            return self.finish_synced(transaction, journal, usage, moves_on, false);
-        }
-        self.end_checkpoint(journal)?;
-        self.set_commit(&mut transaction, Commit::Synced)?;
-        let segment = journal.log.segment();
-        let is_used = journal.used_after(segment, usage) > 0;
-        // As above.
-        journal.log.sync()?;
-        let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
-        let mut usage = usage.clone();
         let mut next = None;
         if moves_on {
             journal.log.give_back()?;
             next = Some(self.new_segment(journal)?);
+            // An entry says of the segment that it is not needed, even if there was never a value in it.
             usage.entry(segment).or_default();
         }
-        let start = next.as_ref().unwrap_or(&journal.log).next_start(true);
+        let start = match &next {
+            Some(next) => next.next_start(false),
+            None => journal.log.next_start(is_used || !is_waited_for),
+        };
         let pages = match &self.readers {
             Some(readers) => Some(self.with_database(|database| readers.release(database))?),
             None => None,
         };
-        let (shared, segments, readers) = (self.journal.clone(), self.segments.clone(), self.readers.clone());
-        let path = self.path.clone();
+        self.finish(transaction, journal, &usage, Some(start))?;
         journal.checkpoints += 1;
         let number = journal.checkpoints;
-        let synced = move |synced: std::io::Result<()>| {
+        if is_waited_for {
+            self.wait_for_file()?;
+        } else {
+            self.tell_when_synced(number);
+        }
+        match next {
+            Some(next) => {
+                journal.lengths.insert(segment, journal.log.end());
+                journal.log.continue_in(next);
+                journal.had_values = false;
+            }
+            None => journal.log.begin_anew(start, wait == Wait::AndGiveBack)?,
+        }
+        journal.commit(&usage);
+        let unused = journal.unused().collect();
+        journal.checkpoint = Some(Checkpoint { number, pages, unused });
+        if is_waited_for {
+            complete(journal, &self.segments, self.readers.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Has a thread do what has to wait until a checkpoint is on disk.
+    fn tell_when_synced(&self, number: u64) {
+        let (shared, segments, readers) = (self.journal.clone(), self.segments.clone(), self.readers.clone());
+        let path = self.path.clone();
+        self.order.tell(move |synced| {
             let journal = &mut *match shared.try_lock() {
                 Ok(journal) => journal,
                 // Who has it may wait for the file.
                 Err(TryLockError::WouldBlock) => return ControlFlow::Continue(()),
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
-            if journal
-                .checkpoint
-                .as_ref()
-                .is_none_or(|checkpoint| checkpoint.number != number)
-            {
+            let is_this_one = |checkpoint: &Checkpoint| checkpoint.number == number;
+            if !journal.checkpoint.as_ref().is_some_and(is_this_one) {
                 return ControlFlow::Break(()); // a commit has waited for it
             }
             let ended = match synced {
@@ -283,21 +279,7 @@ impl Redb {
                 journal.log.fail(failure);
             }
             ControlFlow::Break(())
-        };
-        self.finish(transaction, journal, &usage, Some(start))?;
-        self.order.tell(synced);
-        match next {
-            Some(next) => {
-                journal.lengths.insert(segment, journal.log.end());
-                journal.log.continue_in(next);
-                journal.had_values = false;
-            }
-            None => journal.log.go_on()?,
-        }
-        journal.commit(&usage);
-        let unused = journal.unused().collect();
-        journal.checkpoint = Some(Checkpoint { number, pages, unused });
-        Ok(())
+        });
     }
 
     /// Waits until the checkpoint is on disk that is being synced, if there is one, while others commit.
@@ -313,25 +295,6 @@ impl Redb {
         }
         self.wait_for_file()?;
         complete(journal, &self.segments, self.readers.as_deref())
-    }
-
-    /// Commits a transaction with which redb's file is synced, and keeps its pages for readers.
-    fn finish_checkpoint(
-        &self,
-        transaction: WriteTransaction,
-        journal: &Journal,
-        usage: &Usage,
-        start: LogStart,
-    ) -> Result<(), EngineError> {
-        let Some(readers) = &self.readers else {
-            self.finish(transaction, journal, usage, Some(start))?;
-            return self.wait_for_file();
-        };
-        let pages = self.with_database(|database| readers.release(database))?;
-        self.finish(transaction, journal, usage, Some(start))?;
-        self.wait_for_file()?;
-        // Nothing is committed meanwhile, since the caller has the journal, and nothing is moved.
-        self.with_database(|_| readers.keep(pages))
     }
 
     /// Waits until redb's file is on disk as far as redb has synced it.
@@ -351,9 +314,9 @@ impl Redb {
     /// snapshots are open.
     fn compact_redb(&self) -> Result<bool, EngineError> {
         // redb moves nothing as long as there are commits that are not synced.
-        self.checkpoint(false)?;
+        self.checkpoint(false, Wait::AndGiveBack)?;
         let could = self.move_pages()?;
-        self.checkpoint(false).map(|()| could)
+        self.checkpoint(false, Wait::AndGiveBack).map(|()| could)
     }
 
     /// Moves pages to the beginning of the file, and shortens it. Returns whether it could: not while snapshots are
@@ -373,20 +336,12 @@ impl Redb {
         }
     }
 
-    /// Syncs redb's file, so that it has all commits, and gives back what the log took of the disk.
-    fn checkpoint(&self, moves_on: bool) -> Result<(), EngineError> {
+    /// Syncs redb's file, so that it has all commits.
+    fn checkpoint(&self, moves_on: bool, wait: Wait) -> Result<(), EngineError> {
         let transaction = self.begin(Commit::Synced)?;
         let journal = &mut *self.lock_journal();
         journal.log.check_usable()?;
-        self.finish_synced(transaction, journal, &Usage::new(), moves_on, true)
-    }
-
-    /// Does what [`checkpoint`](Self::checkpoint) does, while others commit.
-    fn checkpoint_beside_others(&self, moves_on: bool) -> Result<(), EngineError> {
-        let transaction = self.begin(Commit::Synced)?;
-        let journal = &mut *self.lock_journal();
-        journal.log.check_usable()?;
-        self.finish_deferred(transaction, journal, &Usage::new(), moves_on)
+        self.finish_synced(transaction, journal, &Usage::new(), moves_on, wait)
     }
 
     fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
@@ -437,7 +392,8 @@ impl Redb {
         journal.had_values |= usage.contains_key(&current);
         let is_due = journal.log.is_long() || journal.unused_bytes() > journal.segment_bytes / 2;
         let committed = if is_due && (journal.checkpoint.is_none() || journal.log.is_too_long()) {
-            self.finish_deferred(transaction, journal, &usage, false)
+            // redb's file is synced, too.
+            self.finish_synced(transaction, journal, &usage, false, Wait::No)
         } else {
             let synced = match commit {
                 Commit::Synced => journal.log.sync(),
@@ -461,7 +417,11 @@ impl Drop for Redb {
                 self.end_checkpoint(journal)?;
                 journal.log.has_commits()
             };
-            if has_commits { self.checkpoint(false) } else { Ok(()) }
+            if has_commits {
+                self.checkpoint(false, Wait::AndGiveBack)
+            } else {
+                Ok(())
+            }
         }));
         let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(readers) = &self.readers
@@ -526,15 +486,6 @@ fn complete(journal: &mut Journal, segments: &Segments, readers: Option<&Readers
     let Some(Checkpoint { pages, unused, .. }) = journal.checkpoint.take() else {
         return Ok(());
     };
-    remove_unused(journal, segments, unused);
-    match (readers, pages) {
-        (Some(readers), Some(pages)) => readers.keep(pages),
-        _ => Ok(()),
-    }
-}
-
-/// Removes segments in which redb's file, which is synced, has no place.
-fn remove_unused(journal: &mut Journal, segments: &Segments, unused: Vec<u64>) {
     for segment in unused {
         // A file that can't be removed only takes room: its entry stays, and the next checkpoint tries again.
         if segments.remove(segment).is_ok() {
@@ -542,6 +493,10 @@ fn remove_unused(journal: &mut Journal, segments: &Segments, unused: Vec<u64>) {
         }
         journal.lengths.remove(&segment);
         journal.stuck.remove(&segment);
+    }
+    match (readers, pages) {
+        (Some(readers), Some(pages)) => readers.keep(pages),
+        _ => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
 use super::tables::{delete, put};
 use super::{
     CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Tables, Usage,
-    failed, unless_it_panics,
+    Wait, failed, unless_it_panics,
 };
 use crate::engine::{Commit, EngineError, Table, Transaction};
 
@@ -184,7 +184,7 @@ impl Redb {
                 lost => LostCommits::Number(lost),
             };
             // In another segment: what is left of the old one says nothing then.
-            engine.checkpoint(true)?;
+            engine.checkpoint(true, Wait::AndGiveBack)?;
             Ok(lost)
         })
     }
@@ -216,10 +216,7 @@ impl Redb {
         let transaction = self.begin(Commit::Synced)?;
         self.tables(&transaction)?;
         let usage = Usage::from([(journal.log.segment(), 0)]);
-        let start = journal.log.next_start(false);
-        self.finish_checkpoint(transaction, journal, &usage, start)?;
-        journal.commit(&usage);
-        Ok(())
+        self.finish_synced(transaction, journal, &usage, false, Wait::AndGiveBack)
     }
 
     /// Repeats the commits that only the log has. If the process or the machine stopped while a checkpoint was being
@@ -368,7 +365,7 @@ impl Redb {
                             removed.map_err(|error| self.failed("open", error.into()))?;
                         }
                     }
-                    self.finish_synced(transaction, journal, &Usage::new(), false, true)?;
+                    self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)?;
                 }
             }
         }

@@ -26,28 +26,17 @@ const TELL_AGAIN: Duration = Duration::from_millis(1);
 /// those who use the file.
 type Tell = Box<dyn FnMut(io::Result<()>) -> ControlFlow<()> + Send>;
 
-/// What is still to be done with the file, in this order.
+/// What is still to be done, in this order.
 enum Step {
-    Write { offset: u64, bytes: Arc<[u8]> },
-    Sync,
+    Do(FileStep),
     Tell(Tell),
 }
 
-/// What a step does with the file.
+/// What is to be done with the file.
+#[derive(Clone)]
 enum FileStep {
-    Write(u64, Arc<[u8]>),
+    Write { offset: u64, bytes: Arc<[u8]> },
     Sync,
-}
-
-impl Step {
-    /// Returns what it does with the file; [`None`] if nothing.
-    fn file_step(&self) -> Option<FileStep> {
-        match self {
-            Step::Write { offset, bytes } => Some(FileStep::Write(*offset, bytes.clone())),
-            Step::Sync => Some(FileStep::Sync),
-            Step::Tell(_) => None,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -106,7 +95,7 @@ impl Shared {
     }
 
     fn push(&self, state: &mut State, step: Step) {
-        if let Step::Write { bytes, .. } = &step {
+        if let Step::Do(FileStep::Write { bytes, .. }) = &step {
             state.bytes += bytes.len();
         }
         state.steps.push_back(step);
@@ -115,11 +104,10 @@ impl Shared {
     }
 
     /// Waits until all steps are done.
-    fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> io::Result<MutexGuard<'s, State>> {
+    fn wait(&self) -> io::Result<()> {
         let waiting = |state: &mut State| !state.steps.is_empty() && state.failure.is_none();
-        let waited = self.changed.wait_while(state, waiting);
-        let state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.check().map(|()| state)
+        let waited = self.changed.wait_while(self.state(), waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).check()
     }
 
     /// Does the steps until the end.
@@ -141,10 +129,13 @@ impl Shared {
             if state.failure.is_some() {
                 to_tell.extend(state.take_tells());
             } else if let Some(step) = state.steps.front() {
-                let step = step.file_step();
+                let step = match step {
+                    Step::Do(step) => Some(step.clone()),
+                    Step::Tell(_) => None,
+                };
                 drop(state);
                 let done = match step {
-                    Some(FileStep::Write(offset, bytes)) => self.file.write(offset, &bytes),
+                    Some(FileStep::Write { offset, bytes }) => self.file.write(offset, &bytes),
                     Some(FileStep::Sync) => self.file.sync_data(),
                     None => Ok(()),
                 };
@@ -164,9 +155,9 @@ impl Shared {
             // What waits must not be on disk without this, but reads still see it.
             Err(error) => state.failure = Some((error.kind(), error.to_string())),
             Ok(()) => match state.steps.pop_front() {
-                Some(Step::Write { bytes, .. }) => state.bytes -= bytes.len(),
+                Some(Step::Do(FileStep::Write { bytes, .. })) => state.bytes -= bytes.len(),
                 Some(Step::Tell(tell)) => to_tell.push(tell),
-                Some(Step::Sync) | None => {}
+                Some(Step::Do(FileStep::Sync)) | None => {}
             },
         }
         self.is_waiting.store(!state.steps.is_empty(), Ordering::Release);
@@ -231,7 +222,7 @@ impl Order {
     /// # Errors
     /// Why it is not.
     pub(super) fn wait(&self) -> io::Result<()> {
-        self.shared.wait(self.shared.state()).map(drop)
+        self.shared.wait()
     }
 
     /// Whether there is a thread that syncs, which the operating system may refuse.
@@ -246,11 +237,10 @@ impl Order {
     }
 
     fn end(&self) {
-        let waited = self.wait();
-        let mut state = self.shared.state();
-        state.has_ended = true;
+        // Why it could not be written was told before.
+        let _ = self.wait();
+        self.shared.state().has_ended = true;
         self.shared.changed.notify_all();
-        drop((state, waited));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -275,10 +265,10 @@ impl StorageBackend for Ordered {
         let mut waiting = Vec::new();
         if shared.is_waiting.load(Ordering::Acquire) {
             waiting.extend(shared.state().steps.iter().filter_map(|step| match step {
-                Step::Write { offset: at, bytes } if *at < end && at + bytes.len() as u64 > offset => {
+                Step::Do(FileStep::Write { offset: at, bytes }) if *at < end && at + bytes.len() as u64 > offset => {
                     Some((*at, bytes.clone()))
                 }
-                Step::Write { .. } | Step::Sync | Step::Tell(_) => None,
+                Step::Do(_) | Step::Tell(_) => None,
             }));
         }
         // After that: what was not waiting any more is in the file.
@@ -295,7 +285,7 @@ impl StorageBackend for Ordered {
         let shared = &self.0.shared;
         // A file that becomes longer loses nothing.
         if length < shared.file.len()? {
-            drop(shared.wait(shared.state())?);
+            shared.wait()?;
         }
         shared.file.set_len(length)
     }
@@ -307,7 +297,7 @@ impl StorageBackend for Ordered {
         }
         let mut state = shared.state();
         state.check()?;
-        shared.push(&mut state, Step::Sync);
+        shared.push(&mut state, Step::Do(FileStep::Sync));
         Ok(())
     }
 
@@ -326,7 +316,7 @@ impl StorageBackend for Ordered {
             .unwrap_or_else(PoisonError::into_inner);
         state.check()?;
         let bytes = data.into();
-        shared.push(&mut state, Step::Write { offset, bytes });
+        shared.push(&mut state, Step::Do(FileStep::Write { offset, bytes }));
         Ok(())
     }
 

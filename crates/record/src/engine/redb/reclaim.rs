@@ -7,7 +7,7 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use redb::ReadableDatabase;
 
 use super::stored::each_stored;
-use super::{Journal, Redb, definition, is_placed, segments, unless_it_panics};
+use super::{Journal, Redb, Wait, definition, is_placed, segments, unless_it_panics};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
@@ -81,7 +81,7 @@ impl Redb {
     /// work.
     pub(super) fn reclaim_segments(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
         if thorough && self.lock_journal().is_worn() {
-            self.checkpoint_beside_others(true)?;
+            self.checkpoint(true, Wait::No)?;
         }
         // What is moved is not moved again.
         let end = self.lock_journal().log.segment();
@@ -95,7 +95,7 @@ impl Redb {
         }
         let has_unused = self.lock_journal().unused().next().is_some();
         if has_unused {
-            self.checkpoint_beside_others(false)?;
+            self.checkpoint(false, Wait::No)?;
             self.wait_for_checkpoint()?;
         }
         if thorough { self.compact_small_file() } else { Ok(()) }
@@ -104,14 +104,14 @@ impl Redb {
     /// Moves what is left in all segments of which anything is not used, and removes them. Returns whether it could:
     /// what is damaged cannot be moved.
     pub(super) fn reclaim_all(&self) -> Result<bool, EngineError> {
-        self.checkpoint(true)?;
+        self.checkpoint(true, Wait::AndGiveBack)?;
         // What is moved is in segments behind these.
         let worn: Vec<u64> = self.lock_journal().with_unused();
         for segment in worn {
             // It goes on to the end.
             let _ = self.move_segment(segment, &mut |_| ControlFlow::Continue(()))?;
         }
-        self.checkpoint(false)?;
+        self.checkpoint(false, Wait::AndGiveBack)?;
         Ok(self.lock_journal().stuck.is_empty())
     }
 

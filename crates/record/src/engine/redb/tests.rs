@@ -541,6 +541,18 @@ fn memory_of(segments: &BTreeMap<u64, Vec<u8>>) -> Memory {
     memory
 }
 
+/// Returns an engine, its files, and what holds up the syncs of redb's.
+fn held_engine() -> (Redb, Copied, Memory, Arc<AtomicBool>) {
+    let (memory, is_held) = (Memory::default(), Arc::new(AtomicBool::new(false)));
+    let file = memory.file();
+    let held = Held {
+        file: file.clone(),
+        is_held: is_held.clone(),
+    };
+    let engine = Redb::open_on(held, memory.clone(), Path::new("held"), 0).unwrap();
+    (engine, file, memory, is_held)
+}
+
 /// Writes the files of an engine into a folder. Returns the folder, and the path of redb's file.
 fn written(file: &[u8], segments: &BTreeMap<u64, Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -556,22 +568,8 @@ fn written(file: &[u8], segments: &BTreeMap<u64, Vec<u8>>) -> (tempfile::TempDir
 #[test]
 fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() {
     const LONG: usize = 2000;
-    let memory = Memory::default();
-    let is_held = Arc::new(AtomicBool::new(false));
-    let (file, held) = (memory.file(), is_held.clone());
-    let engine = Redb::open_on(
-        Held {
-            file: file.clone(),
-            is_held: held,
-        },
-        memory.clone(),
-        Path::new("held"),
-        0,
-    );
-    let engine = engine
-        .unwrap()
-        .with_log_bytes(LONG as u64)
-        .with_segment_bytes(3 * LONG as u64);
+    let (engine, file, memory, is_held) = held_engine();
+    let engine = engine.with_log_bytes(LONG as u64).with_segment_bytes(3 * LONG as u64);
     let name = |number: u32| number.to_be_bytes().to_vec();
     let expected = |count: u32| (0..count).map(name).collect::<Vec<_>>();
     let put = |number: u32| {
@@ -635,17 +633,11 @@ fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() 
 
 #[test]
 fn a_checkpoint_is_done_once_it_is_synced_and_no_sooner() {
-    let memory = Memory::default();
-    let is_held = Arc::new(AtomicBool::new(false));
-    let held = Held {
-        file: memory.file(),
-        is_held: is_held.clone(),
-    };
-    let engine = Redb::open_on(held, memory, Path::new("held"), 0).unwrap();
+    let (engine, _, _, is_held) = held_engine();
     let put = || {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
         engine.write(Commit::Synced, &mut put).unwrap();
-        engine.checkpoint_beside_others(false).unwrap();
+        engine.checkpoint(false, Wait::No).unwrap();
     };
     is_held.store(true, Ordering::SeqCst);
     put();
@@ -671,19 +663,8 @@ fn a_checkpoint_is_done_once_it_is_synced_and_no_sooner() {
 
 #[test]
 fn no_synced_commit_is_lost_silently_whichever_byte_changes_where_the_log_goes_on() {
-    let memory = Memory::default();
-    let is_held = Arc::new(AtomicBool::new(false));
-    let (file, held) = (memory.file(), is_held.clone());
-    let engine = Redb::open_on(
-        Held {
-            file: file.clone(),
-            is_held: held,
-        },
-        memory.clone(),
-        Path::new("held"),
-        0,
-    );
-    let engine = engine.unwrap().with_log_bytes(300).with_segment_bytes(300);
+    let (engine, file, memory, is_held) = held_engine();
+    let engine = engine.with_log_bytes(300).with_segment_bytes(300);
     is_held.store(true, Ordering::SeqCst);
     for key in KEYS {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, key, &[1; 150]);

@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 
-use super::{Definition, Redb, Usage};
+use super::{Definition, Redb, Usage, Wait};
 use crate::engine::{Commit, EngineError};
 
 /// A table that fills free pages for a moment.
@@ -23,17 +23,17 @@ impl Redb {
         }
         // The pages that one commit frees can be taken after the next but one.
         for _ in 0..2 {
-            self.checkpoint(false)?;
+            self.checkpoint(false, Wait::AndGiveBack)?;
         }
         if !self.move_pages()? || self.length()?.is_none() {
-            self.checkpoint(false)?;
+            self.checkpoint(false, Wait::AndGiveBack)?;
             return Ok(false); // without a file of its own it is in storage of the caller's
         }
         self.fill()?;
         self.empty()?;
         // The file is as long as it was.
         self.move_pages()?;
-        self.checkpoint(false)?;
+        self.checkpoint(false, Wait::AndGiveBack)?;
         Ok(true)
     }
 
@@ -54,7 +54,7 @@ impl Redb {
                 number += 1;
             }
         }
-        self.finish_synced(transaction, journal, &Usage::new(), false, true)
+        self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)
     }
 
     /// Removes the table that fills.
@@ -64,6 +64,6 @@ impl Redb {
         journal.log.check_usable()?;
         let deleted = transaction.delete_table(FILLING);
         deleted.map_err(|error| self.failed("write to", error.into()))?;
-        self.finish_synced(transaction, journal, &Usage::new(), false, true)
+        self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)
     }
 }
