@@ -415,6 +415,8 @@ impl Drop for Redb {
             let has_commits = {
                 let journal = &mut *self.lock_journal();
                 self.end_checkpoint(journal)?;
+                // A checkpoint that nothing waited for has left what the log took of the disk.
+                journal.log.give_back()?;
                 journal.log.has_commits()
             };
             if has_commits {

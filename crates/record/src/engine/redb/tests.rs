@@ -632,6 +632,16 @@ fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() 
 }
 
 #[test]
+fn a_log_takes_no_room_behind_its_end_once_it_is_closed() {
+    let (engine, _, memory, _) = held_engine();
+    let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
+    engine.write(Commit::Synced, &mut put).unwrap();
+    engine.checkpoint(false, Wait::No).unwrap();
+    drop(engine);
+    assert!(length_of(&memory.copy()) < 4096);
+}
+
+#[test]
 fn a_checkpoint_is_done_once_it_is_synced_and_no_sooner() {
     let (engine, _, _, is_held) = held_engine();
     let put = || {
