@@ -111,7 +111,7 @@ fn bodies_of_any_length_take_no_more_memory_than_is_given() {
 /// command takes so many times their length as `docs/records.md` says, rounded up.
 #[test]
 fn long_records_of_earlier_versions_take_a_few_times_their_length() {
-    const LENGTH: usize = 32 << 20;
+    const LENGTH: usize = 16 << 20;
     let home = Home::bare();
     let bodies = versions(LENGTH);
     let options = Options::default().with_whole_bytes_max(usize::MAX);
@@ -161,7 +161,7 @@ fn long_records_of_earlier_versions_take_a_few_times_their_length() {
 /// As new records, as deltas of those that the replica has, and in a copy of the whole store.
 #[test]
 fn replication_of_long_records_stays_within_the_budget() {
-    const MIB: u64 = 32;
+    const MIB: u64 = 16;
     let stores = Stores::new();
     let budget = format!("--memory={MIB}MiB");
     let put = |seed: u64| {
@@ -201,7 +201,7 @@ fn deltas(home: &Home) -> u64 {
 fn a_load_of_long_lines_stays_within_the_budget() {
     let home = Home::bare();
     let letters = |seed: u64| {
-        noise(31 << 20, seed)
+        noise(15 << 20, seed)
             .into_iter()
             .map(|byte| char::from(b'a' + byte % 16))
     };
@@ -214,7 +214,7 @@ fn a_load_of_long_lines_stays_within_the_budget() {
     home.write("lines", &lines);
     stays_within(
         &home,
-        256,
+        128,
         &["records", "load", "lines", "--body=body", "--store=store"],
     );
     let expected: String = letters(2).collect();

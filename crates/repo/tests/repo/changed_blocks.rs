@@ -150,7 +150,7 @@ fn check_versions(settings: &Settings, kind: Kind, seed: u64) {
     image.take_map(1);
     let path = image.path();
     repository.backup(&options(&path).hints(Hints::Off)).unwrap();
-    for generation in 0..6 {
+    for generation in 0..4 {
         let what = format!("{what}, generation {generation}");
         let before = image.size();
         for _ in 0..random.below(8) {
