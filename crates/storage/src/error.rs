@@ -147,22 +147,28 @@ impl Error {
     }
 }
 
+/// For implementations of [`Storage`](crate::Storage): errors that all have in common.
 impl Error {
     /// The object has `size` bytes where `limit` are allowed.
-    pub(crate) fn too_large(size: u64, limit: u64, name: &Name, location: String) -> Self {
+    #[must_use]
+    pub fn too_large(size: u64, limit: u64, name: &Name, location: String) -> Self {
         Self::new(ErrorKind::TooLarge, Operation::Get, Some(name), location)
             .with_found(format!("the object has {size} bytes, and at most {limit} are allowed"))
     }
 
     /// The object ends at `size` where `length` bytes from `offset` were wanted.
-    pub(crate) fn truncated(size: u64, offset: u64, length: usize, name: &Name, location: String) -> Self {
+    #[must_use]
+    pub fn truncated(size: u64, offset: u64, length: usize, name: &Name, location: String) -> Self {
         Self::new(ErrorKind::Truncated, Operation::ReadAt, Some(name), location).with_found(format!(
             "the object ends after {size} bytes, and {length} from byte {offset} on were wanted"
         ))
     }
 
     /// Refuses a folder that can have no name in it.
-    pub(crate) fn check_folder(folder: &str, location: impl Fn() -> String) -> Result<(), Self> {
+    ///
+    /// # Errors
+    /// [`InvalidName`](ErrorKind::InvalidName), for [`Storage::list`](crate::Storage::list).
+    pub fn check_folder(folder: &str, location: impl Fn() -> String) -> Result<(), Self> {
         if folder.is_empty() {
             return Ok(());
         }

@@ -100,7 +100,8 @@ pub trait Storage: Send + Sync {
     /// Removes the object. When it returns `Ok` the removal is durable.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too; but a storage that
+    /// would have to ask once more for that, as object stores would, may return `Ok`.
     /// After any other error the object may be there or not; the call can be repeated.
     fn delete(&self, name: &Name) -> Result<(), Error>;
 

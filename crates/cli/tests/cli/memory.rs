@@ -111,7 +111,7 @@ fn bodies_of_any_length_take_no_more_memory_than_is_given() {
 /// command takes so many times their length as `docs/records.md` says, rounded up.
 #[test]
 fn long_records_of_earlier_versions_take_a_few_times_their_length() {
-    const LENGTH: usize = 16 << 20;
+    const LENGTH: usize = 24 << 20;
     let home = Home::bare();
     let bodies = versions(LENGTH);
     let options = Options::default().with_whole_bytes_max(usize::MAX);

@@ -1027,7 +1027,7 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
         let kept = scanned(&home, &["--namespace", "piped", "--in-order"]);
         assert!(kept.len() < written, "{} of {written}", kept.len());
         // With `sync`, the data synced every few megabytes must be there.
-        assert!(durability != "sync" || kept.len() > 4000, "{}", kept.len());
+        assert!(durability != "sync" || kept.len() > 1500, "{}", kept.len());
         for (number, record) in kept.iter().enumerate() {
             assert_eq!(record["key"], format!("{number:06}"), "{durability}");
         }

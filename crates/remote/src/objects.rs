@@ -1,0 +1,407 @@
+//! [`ObjectStorage`]: the storage trait over the operations of a server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use object_store::path::Path;
+use object_store::{
+    GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
+use tokio::runtime::Runtime;
+
+use crate::wire::{CALL, Call, Met, Shared, innermost};
+use crate::{Address, Requests};
+
+/// Bytes that are sent as one: between them others get their turn, and progress is noted.
+const PIECE: usize = 256 << 10;
+/// Objects of a list that are taken at once.
+const LISTED: usize = 1000;
+/// The first pause before something is tried again. Each is up to twice as long as the one before.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// Objects that a server keeps: in S3 and what speaks like it, in Google Cloud Storage, or in Azure.
+///
+/// It is made by [`open`](crate::open). Calls block; what they do runs on threads of this storage. What fails for
+/// reasons that pass is tried again, for as long as [`Options::patience`](crate::Options::patience) says.
+///
+/// **No put overwrites.** Each is sent with the condition that there is no such object, which the server must know: see
+/// [`probe`](ibid_storage::probe). If the answer to one is lost, it is sent again, and an object with the very bytes is
+/// taken for the one that was sent.
+///
+/// **What is listed is there**: these services promise it.
+pub struct ObjectStorage {
+    pub(crate) runtime: Option<Runtime>,
+    /// For what can be done twice: it does so by itself.
+    pub(crate) repeating: Arc<dyn ObjectStore>,
+    /// For puts, of which each is sent once.
+    pub(crate) single: Arc<dyn ObjectStore>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) address: Address,
+    /// How messages name the server.
+    pub(crate) server: String,
+    pub(crate) patience: Duration,
+}
+
+impl fmt::Debug for ObjectStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectStorage")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for ObjectStorage {
+    fn drop(&mut self) {
+        // Without waiting for connections that are kept for later.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// What is under a name.
+enum Found {
+    Nothing,
+    These,
+    Others,
+}
+
+impl ObjectStorage {
+    /// Returns what was sent so far.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.shared.counters.get()
+    }
+
+    /// Returns the address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn path(&self, name: &str) -> Path {
+        let prefix = self.address.prefix();
+        // Names and the prefix were checked, so this changes nothing in them.
+        match (prefix, name) {
+            ("", name) => Path::from(name),
+            (prefix, "") => Path::from(prefix),
+            (prefix, name) => Path::from(format!("{prefix}/{name}")),
+        }
+    }
+
+    /// Runs a part of a call on this thread, and its requests on the others.
+    fn run<T>(&self, call: &Arc<Call>, future: impl Future<Output = T>) -> T {
+        let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
+        runtime.block_on(CALL.scope(call.clone(), future))
+    }
+
+    fn fail(&self, operation: Operation, name: Option<&Name>, call: &Call, error: object_store::Error) -> Error {
+        // What is found is all that there is to say: the error repeats it in the words of a library.
+        let (kind, found) = self.judge(call, &error);
+        Error::new(kind, operation, name, self.location()).with_found(found)
+    }
+
+    /// Returns what kind of failure an error is, and how to say it.
+    pub(crate) fn judge(&self, call: &Call, error: &object_store::Error) -> (ErrorKind, String) {
+        match call.last() {
+            Some(Met::Status(status)) if !(200..300).contains(&status) => {
+                let (code, message) = said(&error_text(error));
+                let kind = match (status, code.as_str()) {
+                    (404, "NoSuchBucket" | "ContainerNotFound") => ErrorKind::Io,
+                    (404, _) => return (ErrorKind::NotFound, "there is no such object".into()),
+                    (_, "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity") | (507, _) => {
+                        ErrorKind::NoSpace
+                    }
+                    (401 | 403, _) | (_, "ExpiredToken" | "InvalidToken" | "InvalidAccessKeyId") => {
+                        ErrorKind::PermissionDenied
+                    }
+                    (501, _) => ErrorKind::Unsupported,
+                    _ => ErrorKind::Io,
+                };
+                let mut found = format!("the server answers {status}");
+                for text in [code, message].iter().filter(|text| !text.is_empty()) {
+                    found += ", ";
+                    found += text;
+                }
+                if call.requests() > 1 {
+                    found += &format!("; tried {} times", call.requests());
+                }
+                (kind, found)
+            }
+            Some(Met::Nothing { why, .. }) => {
+                let server = &self.server;
+                let tries = call.requests();
+                let tried = if tries > 1 {
+                    format!("; tried {tries} times")
+                } else {
+                    String::new()
+                };
+                (ErrorKind::Io, format!("no answer from {server}: {why}{tried}"))
+            }
+            _ => (ErrorKind::Io, innermost(error)),
+        }
+    }
+
+    /// Returns whether an object has these bytes.
+    fn compare(&self, name: &Name, parts: &[&[u8]]) -> Result<Found, Error> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        match self.get(name, length as u64) {
+            Ok(bytes) if bytes.len() == length => {
+                let mut rest = &bytes[..];
+                let same = parts.iter().all(|part| {
+                    let (these, others) = rest.split_at(part.len());
+                    rest = others;
+                    these == *part
+                });
+                Ok(if same { Found::These } else { Found::Others })
+            }
+            Ok(_) => Ok(Found::Others),
+            Err(error) if error.kind() == ErrorKind::TooLarge => Ok(Found::Others),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn head(&self, operation: Operation, name: &Name) -> Result<u64, Error> {
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        let head = self.run(&call, self.repeating.head(&path));
+        head.map(|meta| meta.size)
+            .map_err(|error| self.fail(operation, Some(name), &call, error))
+    }
+
+    /// Appends the bytes of an answer, which must be `length`.
+    fn receive(
+        &self,
+        call: &Arc<Call>,
+        answer: GetResult,
+        length: usize,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Received> {
+        let mut stream = answer.into_stream();
+        let mut rest = length;
+        while let Some(bytes) = self.run(call, stream.next()) {
+            let bytes = bytes.map_err(Received::Failed)?;
+            rest = rest.checked_sub(bytes.len()).ok_or(Received::Length)?;
+            each(&bytes);
+        }
+        if rest > 0 { Err(Received::Length) } else { Ok(()) }
+    }
+
+    fn received_wrong(&self, operation: Operation, name: &Name, call: &Call, wrong: Received, length: usize) -> Error {
+        match wrong {
+            Received::Failed(error) => self.fail(operation, Some(name), call, error),
+            Received::Length => Error::new(ErrorKind::Io, operation, Some(name), self.location()).with_found(format!(
+                "the server announced {length} bytes, and sent another number of them"
+            )),
+        }
+    }
+}
+
+/// Why an answer is of no use.
+enum Received {
+    Failed(object_store::Error),
+    /// It is shorter or longer than announced.
+    Length,
+}
+
+/// Returns all that an error and its causes say.
+fn error_text(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text += "\n";
+        text += &error.to_string();
+        cause = error.source();
+    }
+    text
+}
+
+/// Returns code and message of an error that a server describes in XML.
+fn said(text: &str) -> (String, String) {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        let (content, _) = rest.split_once(&format!("</{name}>"))?;
+        // From outside: a line of plain text, and no more than one.
+        Some(
+            content
+                .chars()
+                .filter(|found| !found.is_control())
+                .take(200)
+                .collect::<String>(),
+        )
+    };
+    let message = element("Message").unwrap_or_default();
+    (
+        element("Code").unwrap_or_default(),
+        message.trim_end_matches('.').to_owned(),
+    )
+}
+
+/// Returns bytes in pieces as they are sent.
+fn payload(parts: &[&[u8]]) -> PutPayload {
+    let pieces = parts.iter().flat_map(|part| part.chunks(PIECE));
+    pieces.map(Bytes::copy_from_slice).collect()
+}
+
+impl Storage for ObjectStorage {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        let path = self.path(name.as_str());
+        let payload = payload(parts);
+        let call: Arc<Call> = Arc::default();
+        let begun = Instant::now();
+        let mut pause = PAUSE_FIRST;
+        // Whether a request may have stored the object though no answer said so.
+        let mut in_doubt = false;
+        let exists = || Error::new(ErrorKind::AlreadyExists, Operation::Put, Some(name), self.location());
+        loop {
+            let options = PutOptions {
+                mode: PutMode::Create,
+                ..PutOptions::default()
+            };
+            let put = self.run(&call, self.single.put_opts(&path, payload.clone(), options));
+            let Err(error) = put else { return Ok(()) };
+            let last = call.last();
+            match last {
+                Some(Met::Status(409 | 412 | 304)) => {
+                    // 409 may also mean that another put of this name is not yet decided.
+                    if matches!(last, Some(Met::Status(409))) || in_doubt {
+                        match self.compare(name, parts)? {
+                            Found::These if in_doubt => return Ok(()),
+                            Found::These | Found::Others => return Err(exists()),
+                            Found::Nothing => {}
+                        }
+                    } else {
+                        return Err(exists());
+                    }
+                }
+                Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => in_doubt = true,
+                Some(Met::Nothing { unsent, hopeless, .. }) if !hopeless => in_doubt |= !unsent,
+                _ => return Err(self.fail(Operation::Put, Some(name), &call, error)),
+            }
+            if begun.elapsed() + pause > self.patience {
+                return Err(self.fail(Operation::Put, Some(name), &call, error));
+            }
+            std::thread::sleep(pause);
+            pause = next_pause(pause);
+        }
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        let answer = self
+            .run(&call, self.repeating.get(&path))
+            .map_err(|error| self.fail(Operation::Get, Some(name), &call, error))?;
+        let size = answer.meta.size;
+        let length = usize::try_from(size).ok().filter(|_| size <= limit);
+        let Some(length) = length else {
+            return Err(Error::too_large(size, limit, name, self.location()));
+        };
+        let mut bytes = Vec::with_capacity(length);
+        self.receive(&call, answer, length, |piece| bytes.extend_from_slice(piece))
+            .map_err(|wrong| self.received_wrong(Operation::Get, name, &call, wrong, length))?;
+        Ok(bytes)
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let length = buffer.len();
+        let end = offset
+            .checked_add(length as u64)
+            .filter(|end| i64::try_from(*end).is_ok());
+        let truncated = |size| Error::truncated(size, offset, length, name, self.location());
+        if length == 0 {
+            return self.head(Operation::ReadAt, name).map(drop);
+        }
+        let Some(end) = end else {
+            return Err(truncated(self.head(Operation::ReadAt, name)?));
+        };
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(offset..end)),
+            ..GetOptions::default()
+        };
+        let answer = match self.run(&call, self.repeating.get_opts(&path, options)) {
+            Ok(answer) if answer.range == (offset..end) => answer,
+            Ok(answer) => return Err(truncated(answer.meta.size)),
+            Err(error) => {
+                // A range that ends behind the object is an error of many kinds.
+                let found = self.fail(Operation::ReadAt, Some(name), &call, error);
+                if matches!(call.last(), Some(Met::Status(200..300 | 416)))
+                    && let size = self.head(Operation::ReadAt, name)?
+                    && size < end
+                {
+                    return Err(truncated(size));
+                }
+                return Err(found);
+            }
+        };
+        let mut rest = &mut *buffer;
+        self.receive(&call, answer, length, |piece| {
+            let (these, others) = std::mem::take(&mut rest).split_at_mut(piece.len());
+            these.copy_from_slice(piece);
+            rest = others;
+        })
+        .map_err(|wrong| self.received_wrong(Operation::ReadAt, name, &call, wrong, length))
+    }
+
+    fn size(&self, name: &Name) -> Result<u64, Error> {
+        self.head(Operation::Size, name)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+        Error::check_folder(folder, || self.location())?;
+        let call = Arc::default();
+        let prefix = self.path(folder);
+        let prefix = (!prefix.as_ref().is_empty()).then_some(prefix);
+        let stream: BoxStream<'_, object_store::Result<ObjectMeta>> = self.repeating.list(prefix.as_ref());
+        let mut pages = stream.ready_chunks(LISTED);
+        // `each` may call this storage, so it is called when nothing runs on this thread.
+        while let Some(page) = self.run(&call, pages.next()) {
+            for found in page {
+                let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
+                let key = found.location.as_ref();
+                let inside = match self.address.prefix() {
+                    "" => Some(key),
+                    prefix => key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')),
+                };
+                if let Some(name) = inside.and_then(|name| Name::new(name).ok())
+                    && name.is_in(folder)
+                {
+                    each(name, found.size);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        // What is seen is durable.
+        self.head(Operation::Settle, name).map(drop)
+    }
+
+    fn delete(&self, name: &Name) -> Result<(), Error> {
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        self.run(&call, self.repeating.delete(&path))
+            .map_err(|error| self.fail(Operation::Delete, Some(name), &call, error))
+    }
+
+    fn location(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+/// Returns a pause up to twice as long, but not always: many clients must not come back all at once.
+fn next_pause(pause: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let share = RandomState::new().hash_one(pause) as f64 / u64::MAX as f64;
+    pause.mul_f64(1.0 + share).min(PAUSE_MAX)
+}

@@ -1,0 +1,258 @@
+//! Reaches the server of an address.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ibid_storage::{Error, ErrorKind, Operation};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
+
+use crate::address::{Addressing, Service};
+use crate::objects::PAUSE_MAX;
+use crate::profile::{Profile, ProfileCredentials, Settings, has_credentials};
+use crate::wire::{Connector, Pace, Shared, client, innermost};
+use crate::{Address, ObjectStorage, Options};
+
+/// Threads that move bytes. What the bytes mean is for the threads that call.
+const THREADS: usize = 2;
+/// How long it is waited for what tells who this machine is, where there may be nothing.
+const INSTANCE_TIMEOUT: Duration = Duration::from_secs(1);
+/// What Amazon calls the region that others have, too.
+const REGION: &str = "us-east-1";
+
+/// Makes a storage of the objects at an address. Nothing is sent yet, but a question for the region of a bucket at
+/// Amazon whose region is not given.
+///
+/// Credentials are found where the tools of each service look for them:
+///
+/// - S3: the variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; else a web identity token;
+///   else the profile that [`Options::profile`] or `AWS_PROFILE` names, or `default`, in `~/.aws/credentials` and
+///   `~/.aws/config`, also with `credential_process`; else the role of the container or of the instance. Endpoint and
+///   region come from the address, `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, or
+///   the profile.
+/// - Google: `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT`, the file of `gcloud auth application-default
+///   login`, or the account of the instance.
+/// - Azure: `AZURE_STORAGE_ACCOUNT_NAME` with `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, or a client or
+///   managed identity.
+///
+/// ```
+/// use ibid_remote::{Options, open};
+/// use ibid_storage::Storage;
+/// let address = "s3://backups/laptop?endpoint=http://localhost:9000".parse()?;
+/// let storage = open(&address, &Options::default())?;
+/// assert_eq!(storage.location(), "s3://backups/laptop?endpoint=http://localhost:9000");
+/// assert_eq!(storage.requests().count(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`PermissionDenied`](ErrorKind::PermissionDenied) if credentials can't be read,
+/// [`Unsupported`](ErrorKind::Unsupported) if settings fit no server, and [`Io`](ErrorKind::Io) if the region can't be
+/// found.
+pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error> {
+    open_with(address, options, &|name| std::env::var(name).ok())
+}
+
+fn open_with(
+    address: &Address,
+    options: &Options,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ObjectStorage, Error> {
+    let fail = |kind, found: String| Error::new(kind, Operation::Open, None, address.to_string()).with_found(found);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("ibid-remote")
+        .enable_all()
+        .build()
+        .map_err(|error| fail(ErrorKind::Io, format!("threads can't be started: {error}")))?;
+    let certificates = options.certificates.as_deref().map(certificates).transpose();
+    let certificates = certificates
+        .map_err(|why| fail(ErrorKind::Io, why))?
+        .unwrap_or_default();
+    let profile = Profile::named(options.profile.as_deref(), variable);
+    let settings = match address.service() {
+        Service::S3 => profile
+            .settings()
+            .map_err(|error| fail(ErrorKind::PermissionDenied, error.to_string()))?,
+        _ => Settings::default(),
+    };
+
+    let mut address_used = address.clone();
+    if address.service() == Service::S3 {
+        let endpoint = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+        let endpoint = endpoint.or_else(|| settings.get("endpoint_url").map(str::to_owned));
+        let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+        let region = region.or_else(|| settings.get("region").map(str::to_owned));
+        address_used = address_used
+            .or_endpoint(endpoint.as_deref())
+            .map_err(|error| fail(ErrorKind::Unsupported, error.to_string()))?
+            .or_region(region.as_deref());
+    }
+    let in_the_open = address_used
+        .endpoint()
+        .is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let client = |timeout, encrypted| {
+        client(&certificates, encrypted, timeout).map_err(|error| fail(ErrorKind::Io, innermost(&error)))
+    };
+    let connector = Connector {
+        client: client(None, !in_the_open)?,
+        instance: client(Some(INSTANCE_TIMEOUT), false)?,
+        shared: Arc::new(Shared::new(
+            Pace::new(options.upload),
+            Pace::new(options.download),
+            options.stall,
+        )),
+    };
+
+    let credentials = match address.service() {
+        Service::S3 => {
+            of_s3(options, profile, &settings, variable).map_err(|why| fail(ErrorKind::PermissionDenied, why))?
+        }
+        _ => None,
+    };
+    if address.service() == Service::S3 && address_used.endpoint().is_none() && address_used.region().is_none() {
+        let found = runtime.block_on(object_store::aws::resolve_bucket_region(
+            address.bucket(),
+            &object_store::ClientOptions::new(),
+        ));
+        let region = found.map_err(|error| {
+            let why = format!(
+                "the region of the bucket can't be found, and none was given: {}",
+                innermost(&error)
+            );
+            fail(ErrorKind::Io, why)
+        })?;
+        address_used = address_used.or_region(Some(&region));
+    }
+
+    let store = |retry: RetryConfig| -> object_store::Result<Arc<dyn ObjectStore>> {
+        Ok(match address.service() {
+            Service::S3 => {
+                let mut builder = AmazonS3Builder::from_env();
+                builder = s3(builder, &address_used, in_the_open);
+                if let Some(credentials) = &credentials {
+                    builder = builder.with_credentials(credentials.clone());
+                }
+                Arc::new(
+                    builder
+                        .with_retry(retry)
+                        .with_http_connector(connector.clone())
+                        .build()?,
+                )
+            }
+            Service::Google => {
+                let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(address.bucket());
+                if let Some(endpoint) = address.endpoint() {
+                    builder = builder.with_base_url(endpoint);
+                }
+                Arc::new(
+                    builder
+                        .with_retry(retry)
+                        .with_http_connector(connector.clone())
+                        .build()?,
+                )
+            }
+            Service::Azure => {
+                let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(address.bucket());
+                if let Some(endpoint) = address.endpoint() {
+                    builder = builder.with_endpoint(endpoint.to_owned()).with_allow_http(in_the_open);
+                }
+                Arc::new(
+                    builder
+                        .with_retry(retry)
+                        .with_http_connector(connector.clone())
+                        .build()?,
+                )
+            }
+        })
+    };
+    let store = |retry| store(retry).map_err(|error| fail(ErrorKind::Unsupported, innermost(&error)));
+    let single = store(RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    })?;
+    let repeating = store(RetryConfig {
+        // What ends it is the time.
+        max_retries: usize::MAX,
+        retry_timeout: options.patience,
+        backoff: BackoffConfig {
+            max_backoff: PAUSE_MAX,
+            ..BackoffConfig::default()
+        },
+    })?;
+    Ok(ObjectStorage {
+        runtime: Some(runtime),
+        repeating,
+        single,
+        shared: connector.shared.clone(),
+        address: address.clone(),
+        server: address_used.endpoint().unwrap_or("the server").to_owned(),
+        patience: options.patience,
+    })
+}
+
+/// Returns what gives the credentials for S3, if it is not the environment.
+fn of_s3(
+    options: &Options,
+    profile: Profile,
+    settings: &Settings,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<AwsCredentialProvider>, String> {
+    if let Some(given) = &options.credentials {
+        return Ok(Some(Arc::new(StaticCredentialProvider::new(AwsCredential {
+            key_id: given.key.clone(),
+            secret_key: given.secret.clone(),
+            token: given.token.clone(),
+        }))));
+    }
+    let in_environment = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"];
+    if options.profile.is_none() && in_environment.into_iter().any(|name| variable(name).is_some()) {
+        return Ok(None);
+    }
+    if has_credentials(settings) {
+        return Ok(Some(Arc::new(ProfileCredentials::new(profile))));
+    }
+    match options.profile.clone().or_else(|| variable("AWS_PROFILE")) {
+        Some(name) => Err(format!("the files of AWS have no credentials for the profile {name}")),
+        None => Ok(None),
+    }
+}
+
+fn s3(builder: AmazonS3Builder, address: &Address, in_the_open: bool) -> AmazonS3Builder {
+    let bucket = address.bucket();
+    // The servers of others seldom have a name for each bucket; and a certificate does not cover names with more dots.
+    let usual = match address.endpoint() {
+        None if !bucket.contains('.') => Addressing::Virtual,
+        _ => Addressing::Path,
+    };
+    let is_virtual = address.addressing().unwrap_or(usual) == Addressing::Virtual;
+    let mut builder = builder
+        .with_bucket_name(bucket)
+        .with_region(address.region().unwrap_or(REGION))
+        .with_virtual_hosted_style_request(is_virtual)
+        .with_allow_http(in_the_open)
+        .with_disable_bulk_delete(true);
+    if let Some(endpoint) = address.endpoint() {
+        let endpoint = match endpoint.split_once("://") {
+            Some((scheme, host)) if is_virtual => format!("{scheme}://{bucket}.{host}"),
+            _ => endpoint.to_owned(),
+        };
+        builder = builder
+            .with_endpoint(endpoint.as_str())
+            .with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    builder
+}
+
+fn certificates(file: &Path) -> Result<Vec<reqwest::Certificate>, String> {
+    let read = |why: &dyn std::fmt::Display| format!("the certificates in {} can't be read: {why}", file.display());
+    let pem = std::fs::read(file).map_err(|error| read(&error))?;
+    let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| read(&innermost(&error)))?;
+    match found.is_empty() {
+        true => Err(read(&"there are none (expected PEM)")),
+        false => Ok(found),
+    }
+}

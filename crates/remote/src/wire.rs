@@ -1,0 +1,410 @@
+//! Requests over HTTP: counted, no faster than is allowed, and given up when nothing moves any more.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+use tokio::time::{Instant, Sleep};
+
+use crate::requests::{Counters, Kind};
+
+/// How often it is tried to reach a server that has never answered: its address may be wrong.
+const FIRST_TRIES: u32 = 3;
+/// What has this address tells programs on a rented machine who they are. Elsewhere nothing has it.
+const INSTANCE: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+tokio::task_local! {
+    /// What the requests of the present call of the storage meet.
+    pub(crate) static CALL: Arc<Call>;
+}
+
+/// What the requests of one call of the storage met.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    last: Mutex<Option<Met>>,
+    requests: AtomicU32,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Met {
+    /// With an answer that has this status.
+    Status(u16),
+    /// Without an answer.
+    Nothing {
+        why: String,
+        /// Nothing was sent, so nothing was done.
+        unsent: bool,
+        /// More tries are not worth the time.
+        hopeless: bool,
+    },
+}
+
+impl Call {
+    pub(crate) fn last(&self) -> Option<Met> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how many requests there were.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, met: Met) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(met);
+    }
+}
+
+/// A limit of bytes per second.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    bytes_per_second: Option<u64>,
+    free_at: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    pub(crate) fn new(bytes_per_second: Option<u64>) -> Pace {
+        Pace {
+            bytes_per_second: bytes_per_second.filter(|rate| *rate > 0),
+            free_at: Mutex::default(),
+        }
+    }
+
+    /// Takes so many bytes; returns when they may pass, if not now.
+    fn take(&self, bytes: usize) -> Option<Instant> {
+        let rate = self.bytes_per_second?;
+        let took = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let now = Instant::now();
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let passes = free_at.unwrap_or(now).max(now) + took;
+        *free_at = Some(passes);
+        Some(passes)
+    }
+}
+
+/// What all requests to a storage have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    pub(crate) upload: Pace,
+    pub(crate) download: Pace,
+    /// How long nothing may move.
+    pub(crate) stall: Duration,
+    answered: AtomicBool,
+    refusals: AtomicU32,
+}
+
+impl Shared {
+    pub(crate) fn new(upload: Pace, download: Pace, stall: Duration) -> Shared {
+        Shared {
+            upload,
+            download,
+            stall,
+            ..Shared::default()
+        }
+    }
+}
+
+/// Makes the clients of a storage, which count together.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    pub(crate) client: reqwest::Client,
+    /// With little patience, for what tells who this machine is.
+    pub(crate) instance: reqwest::Client,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Returns a client, to which more certificates can be given; one that connects within `timeout`.
+pub(crate) fn client(
+    certificates: &[reqwest::Certificate],
+    encrypted_only: bool,
+    timeout: Option<Duration>,
+) -> reqwest::Result<reqwest::Client> {
+    // Another provider may be there already, which will do as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("ibid/", env!("CARGO_PKG_VERSION")))
+        .http1_only()
+        .tcp_nodelay(true)
+        .connect_timeout(timeout.unwrap_or(CONNECT_TIMEOUT))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .redirect(reqwest::redirect::Policy::none())
+        .https_only(encrypted_only)
+        .tls_certs_merge(certificates.iter().cloned())
+        .build()
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpService for Connector {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let call = CALL.try_with(Arc::clone).unwrap_or_default();
+        call.requests.fetch_add(1, Ordering::Relaxed);
+        let again = call.last().is_some_and(|met| !matches!(met, Met::Status(200..300)));
+        self.shared
+            .counters
+            .request(Kind::of(request.method(), request.uri()), again);
+
+        let (parts, body) = request.into_parts();
+        let of_instance = parts.uri.host() == Some(&INSTANCE.to_string());
+        let url = parts.uri.to_string();
+        let url = url
+            .parse()
+            .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.headers_mut() = parts.headers;
+        let moved = Arc::new(Moved::default());
+        if body.content_length() > 0 {
+            let shared = self.shared.clone();
+            *request.body_mut() = Some(reqwest::Body::wrap(Moving::new(body, shared, Way::Up(moved.clone()))));
+        }
+
+        let client = if of_instance { &self.instance } else { &self.client };
+        let answer = match select(pin!(client.execute(request)), pin!(moved.stalls(self.shared.stall))).await {
+            Either::Left((answer, _)) => answer.map_err(|error| self.no_answer(&call, of_instance, error)),
+            Either::Right(((), _)) => {
+                let why = Stalled(self.shared.stall);
+                call.note(Met::Nothing {
+                    why: why.to_string(),
+                    unsent: false,
+                    hopeless: false,
+                });
+                Err(HttpError::new(HttpErrorKind::Request, why))
+            }
+        }?;
+        self.shared.answered.store(true, Ordering::Relaxed);
+        call.note(Met::Status(answer.status().as_u16()));
+        let answer: http::Response<reqwest::Body> = answer.into();
+        let (parts, body) = answer.into_parts();
+        if parts.status == StatusCode::NOT_IMPLEMENTED {
+            // It would be tried again, as what has failed in a server is.
+            return Err(HttpError::new(HttpErrorKind::Unknown, NotImplemented));
+        }
+        let body = Moving::new(body, self.shared.clone(), Way::Down(call));
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+impl Connector {
+    fn no_answer(&self, call: &Call, of_instance: bool, error: reqwest::Error) -> HttpError {
+        let unsent = error.is_connect();
+        let never = unsent && !self.shared.answered.load(Ordering::Relaxed);
+        let hopeless = of_instance || never && self.shared.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= FIRST_TRIES;
+        call.note(Met::Nothing {
+            why: innermost(&error),
+            unsent,
+            hopeless,
+        });
+        // What can be done again is told to be; `put` does it by itself, and its client never tries twice.
+        let kind = if hopeless {
+            HttpErrorKind::Unknown
+        } else {
+            HttpErrorKind::Request
+        };
+        HttpError::new(kind, error.without_url())
+    }
+}
+
+/// Returns the cause at the bottom, which says most.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match cause.downcast_ref::<std::io::Error>() {
+        // Without the number, which says nothing to most.
+        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
+        _ => cause.to_string(),
+    }
+}
+
+/// The server does not know what was asked of it.
+#[derive(Debug)]
+struct NotImplemented;
+
+impl fmt::Display for NotImplemented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server does not know this request")
+    }
+}
+
+impl std::error::Error for NotImplemented {}
+
+/// Nothing has moved for this time.
+#[derive(Debug)]
+struct Stalled(Duration);
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing moved for {} s", self.0.as_secs())
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+/// When bytes of a request were taken last.
+#[derive(Debug)]
+struct Moved(Mutex<Instant>);
+
+impl Default for Moved {
+    fn default() -> Self {
+        Moved(Mutex::new(Instant::now()))
+    }
+}
+
+impl Moved {
+    fn last(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Ends when nothing has moved for so long.
+    async fn stalls(&self, limit: Duration) {
+        loop {
+            let until = self.last() + limit;
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+/// The way that bytes go.
+enum Way {
+    Up(Arc<Moved>),
+    Down(Arc<Call>),
+}
+
+/// A body whose bytes are counted, and pass when they may.
+struct Moving<B> {
+    body: B,
+    shared: Arc<Shared>,
+    way: Way,
+    /// What may pass later.
+    held: Option<(Frame<Bytes>, Pin<Box<Sleep>>)>,
+    /// When an answer of which nothing comes is given up.
+    stalls: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Moving<B> {
+    fn new(body: B, shared: Arc<Shared>, way: Way) -> Self {
+        Moving {
+            body,
+            shared,
+            way,
+            held: None,
+            stalls: None,
+        }
+    }
+
+    /// Notes that something passes.
+    fn passes(&mut self) {
+        self.stalls = None;
+        if let Way::Up(moved) = &self.way {
+            moved.now();
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Moving<B>
+where
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let this = &mut *self;
+        if let Some((_, passes)) = &mut this.held {
+            ready!(passes.as_mut().poll(context));
+            this.passes();
+            return Poll::Ready(this.held.take().map(|(frame, _)| Ok(frame)));
+        }
+        match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                let pace = match this.way {
+                    Way::Up(_) => &this.shared.upload,
+                    Way::Down(_) => &this.shared.download,
+                };
+                this.shared.counters.moved(bytes, matches!(this.way, Way::Up(_)));
+                if let Some(passes) = pace.take(bytes) {
+                    this.held = Some((frame, Box::pin(tokio::time::sleep_until(passes))));
+                    return self.poll_frame(context);
+                }
+                this.passes();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                let why = innermost(&error);
+                this.note(why);
+                Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Request, error))))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                if let Way::Down(_) = this.way {
+                    let limit = this.shared.stall;
+                    let stalls = this.stalls.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+                    if stalls.as_mut().poll(context).is_ready() {
+                        let why = Stalled(limit);
+                        this.note(why.to_string());
+                        return Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Request, why))));
+                    }
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = self.body.size_hint();
+        // What is held was taken from the body, and is still to come.
+        if let (Some((frame, _)), Some(rest)) = (&self.held, hint.exact()) {
+            let held = frame.data_ref().map_or(0, Bytes::len) as u64;
+            hint = SizeHint::with_exact(rest + held);
+        }
+        hint
+    }
+}
+
+impl<B> Moving<B> {
+    /// Notes that an answer broke off.
+    fn note(&self, why: String) {
+        if let Way::Down(call) = &self.way {
+            call.note(Met::Nothing {
+                why,
+                unsent: false,
+                hopeless: false,
+            });
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What every storage promises.
+
+use std::cell::Cell;
+
+use ibid_s3_server::{Server, Traits};
+use ibid_storage::probe::{self, Promise};
+use ibid_storage::{ErrorKind, Storage, conformance};
+
+use crate::{name, storage};
+
+#[test]
+fn a_bucket_conforms() {
+    let server = Server::start();
+    let number = Cell::new(0);
+    conformance::run(|| {
+        number.set(number.get() + 1);
+        Box::new(storage(&server, &format!("bucket/some/place/{}", number.get())))
+    });
+}
+
+#[test]
+fn a_bucket_without_a_prefix_and_with_short_pages_conforms() {
+    let servers = Cell::new(Vec::new());
+    conformance::run(|| {
+        let traits = Traits {
+            page: 3,
+            ..Traits::default()
+        };
+        let server = Server::start_with(traits, 0);
+        let place = storage(&server, "bucket");
+        let mut all = servers.take();
+        all.push(server);
+        servers.set(all);
+        Box::new(place)
+    });
+}
+
+#[test]
+fn places_in_one_bucket_do_not_see_each_other() {
+    let server = Server::start();
+    let (a, b) = (storage(&server, "bucket/a"), storage(&server, "bucket/a/b"));
+    let other = storage(&server, "other/a");
+    a.put(&name("x"), &[b"of a"]).unwrap();
+    b.put(&name("x"), &[b"of b"]).unwrap();
+    assert_eq!(server.keys("bucket"), ["a/b/x", "a/x"]);
+    assert_eq!(b.get(&name("x"), 10).unwrap(), b"of b");
+    assert_eq!(other.get(&name("x"), 10).unwrap_err().kind(), ErrorKind::NotFound);
+    // Keys that no name is, and a name like the prefix.
+    server.set("bucket", "a/b/UPPER", Some(vec![1]));
+    server.set("bucket", "a/bx", Some(vec![1]));
+    let mut listed = Vec::new();
+    b.list("", &mut |name, size| listed.push((name.to_string(), size)))
+        .unwrap();
+    assert_eq!(listed, [("x".to_owned(), 4)]);
+}
+
+#[test]
+fn a_server_is_found_to_keep_its_promises_or_to_overwrite() {
+    let server = Server::start();
+    let report = probe::run(&storage(&server, "bucket/place"), "keys");
+    assert!(report.is_ok() && report.left.is_empty(), "{report:?}");
+    assert_eq!(server.keys("bucket"), Vec::<String>::new());
+
+    let traits = Traits {
+        overwrites: true,
+        ..Traits::default()
+    };
+    let server = Server::start_with(traits, 0);
+    let report = probe::run(&storage(&server, "bucket/place"), "keys");
+    assert!(
+        !report.keeps(Promise::NoOverwrite) && !report.keeps(Promise::OneWins),
+        "{report:?}"
+    );
+    assert!(
+        report.keeps(Promise::ReadAfterWrite) && report.keeps(Promise::List),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn requests_and_bytes_are_counted_by_kind() {
+    let traits = Traits {
+        page: 2,
+        ..Traits::default()
+    };
+    let server = Server::start_with(traits, 0);
+    let place = storage(&server, "bucket/place");
+    for number in 0..5 {
+        place.put(&name(&format!("{number}")), &[&[1; 1000]]).unwrap();
+    }
+    place.get(&name("0"), 1000).unwrap();
+    place.read_at(&name("0"), 500, &mut [0; 100]).unwrap();
+    place.size(&name("0")).unwrap();
+    place.list("", &mut |_, _| ()).unwrap();
+    place.delete(&name("0")).unwrap();
+    let requests = place.requests();
+    let counted = [
+        requests.put,
+        requests.get,
+        requests.head,
+        requests.list,
+        requests.delete,
+        requests.other,
+    ];
+    assert_eq!(counted, [5, 2, 1, 3, 1, 0], "{requests:?}");
+    assert_eq!((requests.count(), requests.again, requests.sent_bytes), (12, 0, 5000));
+    assert!((1100..10_000).contains(&requests.received_bytes), "{requests:?}");
+}
