@@ -181,6 +181,7 @@ fn opened() -> Option<Repository> {
 
 fn open(words: &[OsString]) -> Option<Repository> {
     let path = given(words, &["-r", "--repo"]).or_else(|| std::env::var_os("IBID_REPO"))?;
+    // Nothing is asked of a server while someone types.
     let storage = Arc::new(Local::open(PathBuf::from(path)).ok()?);
     let password = match Repository::probe(storage.as_ref()).ok()?.encrypted {
         true => Some(password(words)?),

@@ -6,6 +6,7 @@ mod copy;
 #[cfg(test)]
 mod help_lines;
 mod init;
+mod network;
 mod password;
 mod records;
 mod restore;
@@ -26,6 +27,7 @@ use ibid_terminal::value::{share, size};
 
 use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
+pub(crate) use network::NetworkArgs;
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
     BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, FindRecordsArgs, Followed, GetArgs,
@@ -97,7 +99,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Use the repository in this folder
+    /// Use the repository in this folder, or with a server: s3://BUCKET/FOLDER, gs://…, az://…
     #[arg(
         short,
         long,
@@ -149,6 +151,9 @@ pub(crate) struct Global {
     /// Print JSON; docs/json.md describes it
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    // Last, because its heading would hold for all options after it.
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -89,7 +89,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
 
 /// Removes unfinished files of killed backups. They do no harm, so a failure here is ignored.
 pub(super) fn sweep(context: &Context, opened: &Opened) {
-    if let Ok(swept) = opened.storage.sweep(SWEEP_AGE)
+    if let Some(swept) = opened.place.sweep(SWEEP_AGE)
         && swept.files > 0
         && !context.global.quiet
     {

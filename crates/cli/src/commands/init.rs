@@ -1,7 +1,6 @@
 //! `ibid init`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use ibid_chunk::Settings;
 use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository, check_memory};
@@ -10,9 +9,13 @@ use ibid_terminal::path_text;
 
 use super::open::{Context, Opened};
 use super::password;
+use super::place;
 use crate::args::{InitArgs, InitSettings, LikeArgs, PasswordArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
+
+/// The size of packs with a server, bytes: each put costs.
+const PACK_ON_SERVERS: u32 = 32 << 20;
 
 pub(crate) fn run(context: &mut Context, args: &InitArgs) -> Result<Outcome> {
     let opened = make(context, &args.settings, Some(&args.like))?;
@@ -71,9 +74,24 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
     let path = context.path()?;
     let mut options = options(settings)?;
     check_memory(context.global.memory)?;
-    refuse_existing(path)?;
-    // Another process may be creating it, and its files look unrelated until then.
-    refuse_other_files(path).or_else(|refused| refuse_existing(path).and(Err(refused)))?;
+    let network = &context.global.network;
+    // Asked before and after: another process may be creating it, and its files look unrelated until then.
+    match place::address(path, network)? {
+        None => {
+            let refuse_existing = || match Local::open(path) {
+                Ok(storage) => refuse_existing(&storage),
+                Err(_) => Ok(()),
+            };
+            refuse_existing()?;
+            refuse_other_files(path).or_else(|refused| refuse_existing().and(Err(refused)))?;
+        }
+        Some(_) => {
+            let storage = context.open_place()?.storage();
+            refuse_existing(&*storage)?;
+            refuse_other_objects(&*storage).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
+            options.pack_size = settings.pack.unwrap_or(PACK_ON_SERVERS);
+        }
+    }
     if let Some(like) = like {
         options = options_like(context, options, settings, like)?;
     }
@@ -89,10 +107,10 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             Some(password::ask_for_new_place(context, context.path()?)?)
         }
     };
-    let storage = Arc::new(Local::create(path)?);
+    let place = place::create(path, network, &context.servers)?;
     let bytes = password.as_ref().map(|password| password.as_slice());
-    let repository = Repository::init(storage.clone(), bytes, &options)?;
-    context.ready(repository, storage, password)
+    let repository = Repository::init(place.storage(), bytes, &options)?;
+    context.ready(repository, place, password)
 }
 
 /// Returns these options with what the repository that --like names decides.
@@ -122,9 +140,8 @@ fn options_like(
     Ok(alike)
 }
 
-fn refuse_existing(path: &Path) -> Result<()> {
-    let Ok(storage) = Local::open(path) else { return Ok(()) };
-    match Repository::probe(&storage) {
+fn refuse_existing(storage: &dyn Storage) -> Result<()> {
+    match Repository::probe(storage) {
         Ok(_) => Err(Error::RepositoryExists {
             location: storage.location(),
         }
@@ -149,6 +166,23 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     options.pack_size = settings.pack.unwrap_or(options.pack_size);
     options.key_label = settings.label.clone().unwrap_or_default();
     Ok(options)
+}
+
+/// Refuses a place at a server with other objects in it. Accepts those of an interrupted `init`.
+fn refuse_other_objects(storage: &dyn Storage) -> Result<()> {
+    let mut found = None;
+    storage.list("", &mut |name, _| {
+        if !name.is_in("keys") {
+            found.get_or_insert(name);
+        }
+    })?;
+    match found {
+        None => Ok(()),
+        Some(name) => Err(Failure::Fatal(format!(
+            "{} is not empty: it has {name}. Choose another prefix",
+            storage.location()
+        ))),
+    }
 }
 
 /// Refuses a folder with other files in it. Accepts the files of an interrupted `init`, and those

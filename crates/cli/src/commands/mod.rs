@@ -16,6 +16,7 @@ mod lists;
 mod ls;
 mod open;
 mod password;
+mod place;
 mod producer;
 mod prune;
 mod records;
@@ -35,11 +36,12 @@ use std::process::ExitCode;
 
 use open::Context;
 pub(crate) use password::from_file as password_from_file;
+pub(crate) use place::Servers;
 
 use crate::allocator;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
-use crate::print::{self, Out};
+use crate::print;
 use crate::profile;
 
 /// The name and version of this program, as snapshots record it.
@@ -78,13 +80,32 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<Outcome> {
-    let mut context = Context {
-        out: Out::new(cli.global.json, cli.global.quiet),
-        global: cli.global,
-    };
+    let mut context = Context::new(cli.global);
+    let tells_requests = has_summary(&cli.command) && !context.global.json && !context.global.quiet;
     let outcome = dispatch(&mut context, cli.command)?;
     context.out.finish()?;
+    if let Some(requests) = context.servers.requests().filter(|_| tells_requests) {
+        print::requests(&requests);
+    }
     Ok(outcome)
+}
+
+/// Returns whether a command ends by telling what it did.
+fn has_summary(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Init(_)
+            | Command::Backup(_)
+            | Command::Restore(_)
+            | Command::Stats(_)
+            | Command::Copy(_)
+            | Command::Rewrite(_)
+            | Command::Forget(_)
+            | Command::Prune(_)
+            | Command::Check(_)
+            | Command::Repair(_)
+            | Command::Storage(_)
+    )
 }
 
 fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {

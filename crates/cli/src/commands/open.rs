@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo};
-use ibid_storage::{ErrorKind, Local, Storage};
 use ibid_terminal::path_text;
 
 use super::password::{self, Password};
+use super::place::{self, Place, Servers};
 use crate::args::{Global, PasswordArgs, SelectArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out, Verb};
@@ -17,22 +17,38 @@ use crate::print::{self, About, Out, Verb};
 pub(crate) struct Context {
     pub(crate) global: Global,
     pub(crate) out: Out,
+    pub(crate) servers: Servers,
 }
 
 /// An open repository.
 pub(crate) struct Opened {
     pub(crate) repository: Repository,
-    pub(crate) storage: Arc<Local>,
+    pub(crate) place: Place,
     /// `None` for a repository without encryption.
     pub(crate) password: Option<Password>,
     pub(crate) about: About,
 }
 
 impl Context {
-    /// Returns the path of the repository, which may not exist yet.
+    pub(crate) fn new(global: Global) -> Context {
+        let servers = Servers::default();
+        let mut out = Out::new(global.json, global.quiet);
+        out.servers = servers.clone();
+        Context { global, out, servers }
+    }
+
+    /// Returns the path or the address of the repository, which may not exist yet.
     pub(crate) fn path(&self) -> Result<&Path> {
         let none_given = "no repository was given. Use --repo PATH, or set IBID_REPO";
-        local_folder(self.global.repo.as_deref(), "a repository", none_given)
+        match &self.global.repo {
+            Some(path) if place::address(path, &self.global.network)?.is_some() => Ok(path),
+            path => local_folder(path.as_deref(), "a repository", none_given),
+        }
+    }
+
+    /// Opens the storage of the repository.
+    pub(crate) fn open_place(&self) -> Result<Place> {
+        place::open(self.path()?, &self.global.network, &self.servers)
     }
 
     /// Returns what opens another repository with a password of its own.
@@ -40,6 +56,7 @@ impl Context {
         let global = &self.global;
         Context {
             out: Out::new(global.json, global.quiet),
+            servers: self.servers.clone(),
             global: Global {
                 config: None,
                 profile: None,
@@ -49,6 +66,7 @@ impl Context {
                 memory: global.memory,
                 cache_dir: global.cache_dir.clone(),
                 no_cache: global.no_cache,
+                network: global.network.of_another(),
                 quiet: global.quiet,
                 json: global.json,
             },
@@ -57,39 +75,37 @@ impl Context {
 
     /// Opens a repository to read from.
     pub(crate) fn open(&self) -> Result<Opened> {
-        let path = self.path()?;
-        let storage = Arc::new(open_storage(path)?);
-        let probe = Repository::probe(storage.as_ref())?;
-        self.unlock(storage, probe)
+        let place = self.open_place()?;
+        let probe = Repository::probe(&*place.storage())?;
+        self.unlock(place, probe)
     }
 
     /// Opens a repository to write data to; one without encryption only with --unencrypted.
     pub(crate) fn open_to_store(&self) -> Result<Opened> {
-        let path = self.path()?;
-        let storage = Arc::new(open_storage(path)?);
-        let probe = Repository::probe(storage.as_ref())?;
+        let place = self.open_place()?;
+        let probe = Repository::probe(&*place.storage())?;
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
                 "the repository in {} is NOT encrypted: anyone who can read its files can read your data. \
                  Add {} to use it all the same. If it should be encrypted, find out who replaced it",
-                storage.location(),
+                place.location(),
                 self.unencrypted_option()
             )));
         }
-        self.unlock(storage, probe)
+        self.unlock(place, probe)
     }
 
-    fn unlock(&self, storage: Arc<Local>, probe: Probe) -> Result<Opened> {
+    fn unlock(&self, place: Place, probe: Probe) -> Result<Opened> {
         if probe.encrypted && self.global.unencrypted {
-            let location = storage.location();
+            let location = place.location();
             return Err(Failure::Usage(format!(
                 "the repository in {location} is encrypted. Leave out {}, and give its password",
                 self.unencrypted_option()
             )));
         }
-        let password = self.password_of(&storage, probe)?;
-        let repository = Repository::open(storage.clone(), password.as_ref().map(|password| password.as_slice()))?;
-        self.ready(repository, storage, password)
+        let password = self.password_of(&place, probe)?;
+        let repository = Repository::open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
+        self.ready(repository, place, password)
     }
 
     /// Returns the option by which a user accepts this repository without encryption.
@@ -102,11 +118,11 @@ impl Context {
     }
 
     /// Returns the password of a repository; `None` for one without encryption.
-    fn password_of(&self, storage: &Local, probe: Probe) -> Result<Option<Password>> {
+    fn password_of(&self, place: &Place, probe: Probe) -> Result<Option<Password>> {
         // Never ignore a password: a user who gives one expects encryption, unless --unencrypted is there.
         match probe.encrypted {
             true => {
-                let location = storage.location();
+                let location = place.location();
                 let needed = || {
                     let (variable, option) = match self.global.password.whose {
                         Whose::Own => return Error::PasswordNeeded { location }.into(),
@@ -128,12 +144,13 @@ impl Context {
     /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; a dry run
     /// only opens it with the copy. Returns whether it was.
     pub(crate) fn open_to_repair(&self, dry_run: bool) -> Result<(Opened, bool)> {
-        let storage = Arc::new(open_storage(self.path()?)?);
-        let Ok(Some(copy)) = Repository::probe_copy(storage.as_ref()) else {
-            let probe = Repository::probe(storage.as_ref())?;
-            return Ok((self.unlock(storage, probe)?, false));
+        let place = self.open_place()?;
+        let storage = place.storage();
+        let Ok(Some(copy)) = Repository::probe_copy(&*storage) else {
+            let probe = Repository::probe(&*storage)?;
+            return Ok((self.unlock(place, probe)?, false));
         };
-        let password = self.password_of(&storage, copy)?;
+        let password = self.password_of(&place, copy)?;
         let bytes = password.as_ref().map(|password| password.as_slice());
         let with_copy = match dry_run {
             true => Repository::open_with_copy(storage.clone(), bytes)?,
@@ -142,9 +159,9 @@ impl Context {
         let config_made = with_copy.is_some() || !dry_run && Repository::repair_config(storage.clone(), bytes)?;
         let repository = match with_copy {
             Some(repository) => repository,
-            None => Repository::open(storage.clone(), bytes)?,
+            None => Repository::open(storage, bytes)?,
         };
-        Ok((self.ready(repository, storage, password)?, config_made))
+        Ok((self.ready(repository, place, password)?, config_made))
     }
 
     /// Gives a repository its local cache.
@@ -157,12 +174,7 @@ impl Context {
     }
 
     /// Completes the opening of an old or a new repository.
-    pub(crate) fn ready(
-        &self,
-        repository: Repository,
-        storage: Arc<Local>,
-        password: Option<Password>,
-    ) -> Result<Opened> {
+    pub(crate) fn ready(&self, repository: Repository, place: Place, password: Option<Password>) -> Result<Opened> {
         let repository = self.with_cache(repository.with_memory(self.global.memory)?);
         if !repository.is_encrypted() {
             print::unencrypted(&repository.location());
@@ -170,7 +182,7 @@ impl Context {
         let about = About::of(&repository);
         Ok(Opened {
             repository,
-            storage,
+            place,
             password,
             about,
         })
@@ -202,22 +214,6 @@ pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, none_given: 
         Some(path) if !path.as_os_str().is_empty() => Ok(path),
         _ => Err(Failure::Usage(none_given.into())),
     }
-}
-
-/// Opens the folder of a repository.
-pub(crate) fn open_storage(path: &Path) -> Result<Local> {
-    Local::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::NoRepository {
-            location: path.display().to_string(),
-        }
-        .into(),
-        ErrorKind::NotAnObject => Error::NotARepository {
-            location: path.display().to_string(),
-            found: "it is a file".to_owned(),
-        }
-        .into(),
-        _ => error.into(),
-    })
 }
 
 /// Returns the filter that the options describe.

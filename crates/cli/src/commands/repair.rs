@@ -12,7 +12,7 @@ use crate::print::{self, Verb};
 pub(crate) fn run(context: &mut Context, args: &RepairArgs) -> Result<Outcome> {
     let (opened, config_made) = context.open_to_repair(args.dry_run)?;
     if !args.dry_run
-        && let Ok(swept) = opened.storage.sweep(SWEEP_AGE)
+        && let Some(swept) = opened.place.sweep(SWEEP_AGE)
         && swept.files > 0
         && !context.global.quiet
     {

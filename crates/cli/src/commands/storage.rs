@@ -1,13 +1,13 @@
 //! `ibid storage`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ibid_storage::probe::{self, Promise, Race};
-use ibid_storage::{ErrorKind, Local, Name, Storage};
+use ibid_storage::{ErrorKind, Name, Storage};
 
-use super::open::{Context, open_storage};
+use super::open::Context;
+use super::place;
 use crate::args::StorageCommand;
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
@@ -17,15 +17,15 @@ const FOLDER: &str = "keys";
 
 pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Outcome> {
     let StorageCommand::Test(args) = command;
-    let path = context.path()?;
-    let storage = open_storage(path)?;
+    let storage = context.open_place()?.storage();
+    let storage = &*storage;
     if let Some(tag) = &args.second {
-        return second(&storage, tag);
+        return second(storage, tag);
     }
-    writable(&storage)?;
-    let mut report = probe::run(&storage, FOLDER);
+    writable(storage)?;
+    let mut report = probe::run(storage, FOLDER);
     if report.is_ok()
-        && let Some(problem) = two_processes(path, &storage)?
+        && let Some(problem) = two_processes(context, storage)?
     {
         report.fail(Promise::OneWins, problem);
     }
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Out
 }
 
 /// Returns an error if this user can't write to the storage, or it is full: that says nothing about its promises.
-fn writable(storage: &Local) -> Result<()> {
+fn writable(storage: &dyn Storage) -> Result<()> {
     let name = format!("{FOLDER}/probe-{}", probe::random_tag());
     let name = Name::new(&name).expect("a folder, letters and digits");
     match storage.put(&name, &[b"probe"]) {
@@ -58,14 +58,24 @@ fn writable(storage: &Local) -> Result<()> {
 }
 
 /// Races with another process of this program; returns what was wrong.
-fn two_processes(path: &Path, storage: &Local) -> Result<Option<String>> {
+fn two_processes(context: &Context, storage: &dyn Storage) -> Result<Option<String>> {
     let tag = probe::random_tag();
     let race = race(&tag)?;
     let failed = |error: std::io::Error| Failure::Fatal(format!("cannot race with a second process: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let mut other = Command::new(program)
+    let (path, network) = (context.path()?, &context.global.network);
+    // With all that was said of the server; credentials are in the environment.
+    let repo = match place::address(path, network)? {
+        Some(address) => address.to_string().into(),
+        None => path.as_os_str().to_owned(),
+    };
+    let mut other = Command::new(program);
+    if let Some(file) = &network.ca_file {
+        other.arg("--ca-file").arg(file);
+    }
+    let mut other = other
         .arg("--repo")
-        .arg(path)
+        .arg(repo)
         .args(["storage", "test", "--second", &tag])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -103,7 +113,7 @@ fn two_processes(path: &Path, storage: &Local) -> Result<Option<String>> {
 }
 
 /// The second process: says that it is ready, waits for a line, and prints a digit for each name: 1 if it won.
-fn second(storage: &Local, tag: &str) -> Result<Outcome> {
+fn second(storage: &dyn Storage, tag: &str) -> Result<Outcome> {
     let failed = |error: std::io::Error| Failure::Fatal(format!("cannot race with the first process: {error}"));
     let race = race(tag)?;
     let mut out = std::io::stdout().lock();

@@ -10,6 +10,7 @@ use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_record::replicate::net::tls;
+use ibid_remote::Address;
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -182,6 +183,9 @@ fn on_changed_blocks(error: &ChangedBlocksError) -> Advice {
 
 /// Returns the advice for an error of a repository's storage.
 fn on_storage(error: &StorageError) -> &'static str {
+    if Address::is_meant_by(error.location()) {
+        return on_server(error);
+    }
     match (error.kind(), error.operation()) {
         (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => {
             "Check that the disk is still mounted, then run the command again."
@@ -209,6 +213,20 @@ fn on_storage(error: &StorageError) -> &'static str {
         (ErrorKind::Unsupported, _) => "Choose a place on another file system.",
         (ErrorKind::Io, _) => "Check the disk, then run the command again.",
         _ => "Run the command again.",
+    }
+}
+
+/// Returns the advice for an error of a repository with a server.
+fn on_server(error: &StorageError) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => "Check the address, and run `ibid check`.",
+        ErrorKind::PermissionDenied => {
+            "Check the credentials, what they allow, and the clock of this machine (docs/remote.md)."
+        }
+        ErrorKind::NoSpace => "Free space there and run the command again: nothing stored before is lost.",
+        ErrorKind::Truncated | ErrorKind::TooLarge => "The object is damaged: run `ibid check`.",
+        ErrorKind::Unsupported => "Choose another server, or one that knows conditional writes (docs/remote.md).",
+        _ => "Check the address and the network, then run the command again: nothing stored before is lost.",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::{EntryKind, TreeEntry};
+use ibid_remote::Requests;
 use ibid_repo::SnapshotInfo;
 use ibid_terminal::json::{JsonPath, VERSION, lossless};
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub(crate) struct Document<'a, T> {
     repository: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     encrypted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<JsonRequests>,
     #[serde(flatten)]
     body: &'a T,
 }
@@ -30,9 +33,40 @@ impl<'a, T> Document<'a, T> {
             command,
             repository: about.map(|about| about.repository.to_string()),
             encrypted: about.map(|about| about.encrypted),
+            requests: None,
             body,
         }
     }
+
+    /// Adds what servers were asked.
+    pub(crate) fn with(mut self, requests: Option<Requests>) -> Self {
+        self.requests = requests.map(|requests| JsonRequests {
+            put: requests.put,
+            get: requests.get,
+            head: requests.head,
+            list: requests.list,
+            delete: requests.delete,
+            other: requests.other,
+            again: requests.again,
+            sent_bytes: requests.sent_bytes,
+            received_bytes: requests.received_bytes,
+        });
+        self
+    }
+}
+
+/// What servers were asked.
+#[derive(Serialize)]
+struct JsonRequests {
+    put: u64,
+    get: u64,
+    head: u64,
+    list: u64,
+    delete: u64,
+    other: u64,
+    again: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 #[derive(Serialize)]

@@ -61,12 +61,14 @@ pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Copying, Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap, forgotten_for_good,
     kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed, passed_over, question, records_copying,
-    records_fenced, records_published, records_retrying, records_serving, swept, unencrypted, unique_keys, untried_key,
-    usage, warning,
+    records_fenced, records_published, records_retrying, records_serving, requests, swept, unencrypted, unique_keys,
+    untried_key, usage, warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
 pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions};
+
+use crate::commands::Servers;
 
 /// The repository of a JSON document.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +93,8 @@ pub(crate) struct Out {
     caught: Option<Vec<serde_json::Value>>,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
+    /// What documents tell the requests of.
+    pub(crate) servers: Servers,
 }
 
 impl Out {
@@ -100,6 +104,7 @@ impl Out {
             caught: None,
             json,
             quiet,
+            servers: Servers::default(),
         }
     }
 
@@ -166,7 +171,8 @@ impl Out {
         about: impl Into<Option<About>>,
         body: &impl Serialize,
     ) -> Result<()> {
-        self.json(&json::Document::new(command, about, body))
+        let requests = self.servers.requests();
+        self.json(&json::Document::new(command, about, body).with(requests))
     }
 
     /// Prints the `begin` line.

@@ -6,6 +6,7 @@ use std::path::Path;
 use ibid_format::FileId;
 use ibid_record::Latest;
 use ibid_record::replicate::nats::Address;
+use ibid_remote::Requests;
 use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{escape, message as line, path_text, reason};
@@ -323,6 +324,31 @@ pub(crate) fn swept(files: u64, bytes: u64) {
         "note: removed {} ({}) of backups that were cut short",
         counted(files, "unfinished file", "unfinished files"),
         size(bytes)
+    ));
+}
+
+/// Says what a server was asked.
+pub(crate) fn requests(requests: &Requests) {
+    let kinds = [
+        (requests.put, "to store"),
+        (requests.get, "to read"),
+        (requests.head, "for sizes"),
+        (requests.list, "for lists"),
+        (requests.delete, "to delete"),
+        (requests.other, "for other things"),
+    ];
+    let asked = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let asked: Vec<String> = asked.map(|(count, what)| format!("{count} {what}")).collect();
+    let again = match requests.again {
+        0 => String::new(),
+        again => format!("; {again} of them again"),
+    };
+    line(&format!(
+        "{}: {}{again}; {} sent, {} received",
+        counted(requests.count(), "request", "requests"),
+        asked.join(", "),
+        size(requests.sent_bytes),
+        size(requests.received_bytes)
     ));
 }
 

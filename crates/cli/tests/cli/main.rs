@@ -23,6 +23,7 @@ mod records;
 mod replicas;
 mod restoring;
 mod selecting;
+mod servers;
 mod sources;
 mod support;
 mod tables;

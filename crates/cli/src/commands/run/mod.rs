@@ -180,11 +180,13 @@ impl Runner<'_> {
         if let Command::Forget(args) = &mut cli.command {
             args.by_profile = true;
         }
-        let out = if full { Out::new(false, false) } else { Out::catching() };
-        let mut context = Context {
-            global: cli.global,
-            out,
-        };
+        let mut context = Context::new(cli.global);
+        if full {
+            context.out = Out::new(false, false);
+        } else {
+            context.out = Out::catching();
+        }
+        context.out.servers = context.servers.clone();
         let result = super::dispatch(&mut context, cli.command);
         let result = result.and_then(|outcome| {
             context.out.finish()?;

@@ -1,0 +1,44 @@
+//! How a repository with a server is reached.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ibid_remote::Addressing;
+use ibid_terminal::value::size;
+
+use crate::complete;
+
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Repositories with a server (docs/remote.md)")]
+pub(crate) struct NetworkArgs {
+    /// Reach S3 at this URL [default: AWS_ENDPOINT_URL, else Amazon]
+    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    pub(crate) endpoint: Option<String>,
+    /// The region of the bucket [default: AWS_REGION; Amazon is asked for it]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub(crate) region: Option<String>,
+    /// Name the bucket to the server in the path of URLs, or as a part of the host: path, virtual
+    #[arg(long, global = true, value_name = "HOW", hide_short_help = true, add = complete::words(&["path", "virtual"]))]
+    pub(crate) addressing: Option<Addressing>,
+    /// Send at most so many bytes per second
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    pub(crate) limit_upload: Option<u64>,
+    /// Receive at most so many bytes per second
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    pub(crate) limit_download: Option<u64>,
+    /// Trust the certificates in this file (PEM), too
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+impl NetworkArgs {
+    /// Returns what holds for another repository, too, which may be with another server.
+    pub(crate) fn of_another(&self) -> NetworkArgs {
+        NetworkArgs {
+            limit_upload: self.limit_upload,
+            limit_download: self.limit_download,
+            ca_file: self.ca_file.clone(),
+            ..NetworkArgs::default()
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Repositories with a server.
+
+use ibid_s3_server::{ACCESS_KEY, Fault, Operation, SECRET_KEY, Server, Traits};
+use serde_json::Value;
+
+use crate::blocks::{blocks, run_blocks};
+use crate::support::{CHEAP, Home, Ran, noise, run};
+use crate::tables::Tables;
+
+/// A home whose repository is with a server of its own.
+struct Remote {
+    server: Server,
+    home: Home,
+}
+
+impl Remote {
+    fn new() -> Remote {
+        Remote::with(Traits::default())
+    }
+
+    fn with(traits: Traits) -> Remote {
+        Remote {
+            server: Server::start_with(traits, 0),
+            home: Home::bare(),
+        }
+    }
+
+    /// Runs a command in the repository `place`, a bucket and a prefix.
+    fn run_in(&self, place: &str, arguments: &[&str]) -> Ran {
+        let mut command = self.home.ibid(arguments);
+        command
+            .env("IBID_REPO", format!("s3://{place}"))
+            .env("AWS_ENDPOINT_URL", self.server.endpoint())
+            .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        run(&mut command)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_in("bucket/home", arguments)
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+        ran.out
+    }
+
+    #[track_caller]
+    fn init(&self) {
+        self.ok(&["init", CHEAP[0], CHEAP[1]]);
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    /// Asserts that a snapshot restores to the tree.
+    #[track_caller]
+    fn restores(&self, snapshot: &str, tree: &str) {
+        let _ = std::fs::remove_dir_all(self.home.path("out"));
+        let within = format!("{snapshot}:{}", self.home.path(tree).display());
+        self.ok(&["restore", &within, "out", "--verify"]);
+        let different = std::process::Command::new("diff")
+            .args(["-r", tree, "out"])
+            .current_dir(self.home.path("."))
+            .output()
+            .unwrap();
+        assert!(different.status.success(), "{different:?}");
+    }
+}
+
+#[test]
+fn everything_works_with_a_server() {
+    let remote = Remote::with(Traits {
+        page: 7,
+        ..Traits::default()
+    });
+    let created = remote.ok(&["init", CHEAP[0], CHEAP[1]]);
+    assert!(
+        created.contains("created an encrypted repository in s3://bucket/home"),
+        "{created}"
+    );
+    for number in 0..40_u64 {
+        remote
+            .home
+            .write(format!("tree/{}/{number}", number % 5), noise(20_000, number));
+    }
+    let summary = remote.run(&["backup", "tree"]);
+    assert!(summary.err.contains(" to store, "), "requests are told: {summary:?}");
+    assert!(remote.server.keys("bucket").iter().all(|key| key.starts_with("home/")));
+    remote.restores("latest", "tree");
+    let tables = Tables::read(&[include_str!("../../../../docs/json.md")]);
+    let first = tables.document("backup", &remote.ok(&["backup", "tree", "--json"]));
+    assert!(first["requests"]["sent_bytes"].as_u64().unwrap() < 10_000, "{first}");
+    remote.home.write("tree/new", noise(100_000, 1));
+    remote.ok(&["backup", "tree"]);
+    remote.restores("latest", "tree");
+    assert_eq!(remote.ok(&["snapshots", "--quiet"]).lines().count(), 3 + 1);
+    remote.ok(&["forget", "latest", "--yes"]);
+    let before = remote.server.keys("bucket").len();
+    remote.ok(&["prune"]);
+    assert!(remote.server.keys("bucket").len() < before + 2);
+    remote.ok(&["check", "--read-data"]);
+    // Another repository in the same bucket, and a copy in it.
+    let copied = remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    let to = [
+        "copy",
+        "--to",
+        "s3://other/copy",
+        "--to-password-command",
+        "echo secret",
+    ];
+    let ran = remote.run(&to);
+    assert!(ran.code == 0 && ran.err.contains("requests: "), "{ran:?}");
+    assert_eq!(remote.run_in("other/copy", &["check", "--read-data"]).code, 0);
+    assert_eq!(remote.ok(&["storage", "test"]).matches(" ok").count(), 6);
+}
+
+#[test]
+fn two_that_create_one_repository_have_the_same_and_another_is_not_touched() {
+    let remote = Remote::new();
+    remote.init();
+    let again = remote.run(&["init", CHEAP[0], CHEAP[1]]);
+    assert!(
+        again.code == 1 && again.err.contains("there is a repository in s3://bucket/home"),
+        "{again:?}"
+    );
+    remote.server.set("bucket", "photos/2026/cat", Some(vec![1]));
+    let taken = remote.run_in("bucket/photos", &["init", CHEAP[0], CHEAP[1]]);
+    assert!(
+        taken.code == 1 && taken.err.contains("s3://bucket/photos is not empty: it has 2026/cat"),
+        "{taken:?}"
+    );
+    let none = remote.run_in("bucket/none", &["snapshots"]);
+    assert_eq!(none.code, 10, "{none:?}");
+}
+
+#[test]
+fn a_server_that_overwrites_gets_no_repository() {
+    let remote = Remote::with(Traits {
+        overwrites: true,
+        ..Traits::default()
+    });
+    let refused = remote.run(&["init", CHEAP[0], CHEAP[1]]);
+    assert!(
+        refused.code == 1 && refused.err.contains("lets one put overwrite another"),
+        "{refused:?}"
+    );
+    assert_eq!(remote.server.keys("bucket"), Vec::<String>::new());
+    // `storage test` says the same, and what follows.
+    let tested = remote.run(&["storage", "test"]);
+    assert!(tested.code == 1 && tested.out.contains("FAILED"), "{tested:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_said_in_one_line_with_what_to_do() {
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/file", noise(1000, 1));
+    let said = |ran: Ran, words: &[&str]| {
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(ran.err.trim_end().lines().count(), 1, "{ran:?}");
+        for word in words {
+            assert!(ran.err.contains(word), "{word}: {ran:?}");
+        }
+        assert!(!ran.err.contains("Generic S3 error"), "{ran:?}");
+    };
+    said(
+        remote.run_in("absent/home", &["snapshots"]),
+        &["the server answers 404, NoSuchBucket", "Check the address"],
+    );
+    let mut command = remote.home.ibid(["snapshots"]);
+    command
+        .env("IBID_REPO", "s3://bucket/home")
+        .env("AWS_ENDPOINT_URL", remote.server.endpoint())
+        .env("AWS_ACCESS_KEY_ID", "stolen")
+        .env("AWS_SECRET_ACCESS_KEY", "guessed");
+    said(run(&mut command), &["the server answers 403", "Check the credentials"]);
+    remote.server.faults().always(Some(Fault::Refuse(400)));
+    said(
+        remote.run(&["backup", "tree"]),
+        &["ExpiredToken", "Check the credentials"],
+    );
+    remote.server.faults().always(None);
+    said(
+        remote.run(&["snapshots", "--endpoint", "http://127.0.0.1:9"]),
+        &["no answer from http://127.0.0.1:9: connection refused; tried 3 times. Check the address and the network"],
+    );
+    for wrong in ["s3://", "s3://bucket/a?secret=1", "s3://bucket/a//b"] {
+        let ran = run(remote.home.ibid(["snapshots"]).env("IBID_REPO", wrong));
+        assert_eq!(ran.code, 2, "{ran:?}");
+    }
+}
+
+/// Whatever goes wrong on the way, each backup that succeeds restores, and the repository is whole.
+#[test]
+fn in_bad_weather_backups_restores_and_prunes_are_right() {
+    let remote = Remote::new();
+    remote.init();
+    remote.server.faults().weather(1, 60);
+    for number in 0..6_u64 {
+        for file in 0..10 {
+            remote
+                .home
+                .write(format!("tree/{file}"), noise(30_000, number * 4 + file));
+        }
+        remote.ok(&["backup", "tree"]);
+        remote.restores("latest", "tree");
+        if number % 3 == 2 {
+            remote.ok(&["forget", "--keep-last", "2", "--yes"]);
+            remote.ok(&["prune"]);
+        }
+    }
+    let asked = remote.json(&["check", "--read-data"]);
+    remote.server.faults().weather(0, 0);
+    assert_eq!(asked["faults"].as_array().map(Vec::len), Some(0), "{asked}");
+    remote.ok(&["check", "--read-data"]);
+}
+
+#[test]
+fn an_answer_that_is_lost_at_any_put_costs_nothing() {
+    let remote = Remote::new();
+    remote.init();
+    for number in 0..5_u64 {
+        remote.home.write("tree/file", noise(200_000, number));
+        for _ in 0..number {
+            remote
+                .server
+                .faults()
+                .next(Operation::Put, Fault::Delay(std::time::Duration::ZERO));
+        }
+        remote.server.faults().next(Operation::Put, Fault::LoseAnswer);
+        remote.ok(&["backup", "tree"]);
+        remote.restores("latest", "tree");
+    }
+    assert_eq!(remote.ok(&["snapshots", "--quiet"]).lines().count(), 5 + 1);
+    remote.ok(&["check", "--read-data"]);
+}
+
+/// The guide's commands, with a profile that says where the server is and who asks.
+#[test]
+fn the_guide_to_servers_runs_as_written() {
+    let remote = Remote::new();
+    let profile = format!(
+        "[default]\nregion = us-east-1\nendpoint_url = {}\n",
+        remote.server.endpoint()
+    );
+    remote.home.write(".aws/config", profile);
+    let keys = format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+    remote.home.write(".aws/credentials", keys);
+    remote.home.write("letters/anna.txt", "dear Anna\n");
+    let blocks = blocks(include_str!("../../../../docs/remote.md"));
+    assert!(blocks.len() >= 2, "{blocks:?}");
+    let printed = run_blocks(&remote.home, &blocks);
+    assert!(
+        printed.contains("created an encrypted repository in s3://my-backups/laptop"),
+        "{printed}"
+    );
+    assert_eq!(
+        std::fs::read(remote.home.path("restored/anna.txt")).unwrap(),
+        b"dear Anna\n"
+    );
+}
