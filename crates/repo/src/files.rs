@@ -93,10 +93,55 @@ impl Files {
         Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
+    /// Reads an index file, and keeps a copy.
     pub(crate) fn read_index(&self, id: FileId) -> Result<index_file::Index> {
-        let name = name_in(folder::INDEX, id);
-        let bytes = self.storage.get(&name, index_file::LIMIT)?;
-        index_file::Index::open(&self.keys, id, bytes).map_err(Error::damaged(name))
+        let open = |bytes| index_file::Index::open(&self.keys, id, bytes);
+        self.read_copied(folder::INDEX, id, index_file::LIMIT, true, open)
+    }
+
+    /// Reads an index file that will not be needed again.
+    pub(crate) fn read_index_once(&self, id: FileId) -> Result<index_file::Index> {
+        let open = |bytes| index_file::Index::open(&self.keys, id, bytes);
+        self.read_copied(folder::INDEX, id, index_file::LIMIT, false, open)
+    }
+
+    /// Reads a whole file, from its copy if there is one. `keeps` a copy, unless there is no cache for them.
+    pub(crate) fn read_copied<T>(
+        &self,
+        folder: &str,
+        id: FileId,
+        limit: u64,
+        keeps: bool,
+        open: impl Fn(Vec<u8>) -> std::result::Result<T, ibid_format::Error>,
+    ) -> Result<T> {
+        let name = name_in(folder, id);
+        let Some(copies) = &self.copies else {
+            return open(self.storage.get(&name, limit)?).map_err(Error::damaged(name));
+        };
+        if let Some(bytes) = copies.get(folder, id, limit) {
+            match open(bytes) {
+                Ok(opened) => return Ok(opened),
+                Err(_) => copies.remove(folder, id),
+            }
+        }
+        let bytes = self.storage.get(&name, limit)?;
+        if keeps {
+            copies.put(folder, id, &bytes);
+        }
+        let opened = open(bytes);
+        if opened.is_err() {
+            copies.remove(folder, id);
+        }
+        opened.map_err(Error::damaged(name))
+    }
+
+    /// Stores a file of which there will be a copy.
+    pub(crate) fn put_copied(&self, folder: &str, id: FileId, bytes: &[u8]) -> Result<()> {
+        self.storage.put(&name_in(folder, id), &[bytes])?;
+        if let Some(copies) = &self.copies {
+            copies.put(folder, id, bytes);
+        }
+        Ok(())
     }
 
     /// Reads the directory of a pack of which only the size of its file is known. If that does not end with

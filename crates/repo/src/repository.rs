@@ -13,7 +13,7 @@ use ibid_storage::{ErrorKind, Storage};
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies};
 use crate::files::Files;
-use crate::index::{IndexLimits, LoadedIndex, View};
+use crate::index::{IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, unlock};
 use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
 use crate::options::setters;
@@ -119,13 +119,37 @@ impl Default for InitOptions {
 }
 
 /// Properties of a repository that can be read without a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {
     /// Id of the repository.
     pub id: FileId,
     /// Whether the repository is encrypted.
     pub encrypted: bool,
+    /// The bytes of its config.
+    pub(crate) config: Vec<u8>,
+}
+
+impl Probe {
+    /// Opens the repository, with the config that was read: as [`Repository::open`], which reads it again.
+    ///
+    /// # Errors
+    /// Those of [`Repository::open`].
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # Repository::init(storage.clone(), Some(b"secret"), &init)?;
+    /// let probe = Repository::probe(storage.as_ref())?;
+    /// let password = probe.encrypted.then_some(b"secret".as_slice());
+    /// let repository = probe.open(storage, password)?;
+    /// # assert!(repository.is_encrypted());
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn open(&self, storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
+        Repository::open_with(storage, &self.config, password)
+    }
 }
 
 /// Handle to an open repository. It is cheap to clone and can be used from several threads.
@@ -143,7 +167,7 @@ pub struct Repository {
     /// Folder of temporary files.
     scratch: Option<PathBuf>,
     /// Limits of the index, if they do not follow from the memory budget.
-    index_limits: Option<IndexLimits>,
+    pub(crate) index_limits: Option<IndexLimits>,
 }
 
 impl Repository {
@@ -267,6 +291,7 @@ impl Repository {
         Ok(Probe {
             id: header.repository,
             encrypted: header.encrypted,
+            config: bytes,
         })
     }
 
@@ -486,7 +511,7 @@ impl Repository {
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }
-        let fresh = Arc::new(LoadedIndex::load(self, View::Reader)?);
+        let fresh = Arc::new(LoadedIndex::load_for_reader(self)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
     }

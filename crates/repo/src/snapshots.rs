@@ -173,7 +173,13 @@ impl Repository {
         voids: &mut u64,
     ) -> Result<Vec<SnapshotInfo>> {
         let mut found = Vec::new();
-        for (id, file_size) in self.files.list(folder::SNAPSHOTS)? {
+        let listed = self.files.list(folder::SNAPSHOTS)?;
+        if let Some(copies) = &self.files.copies {
+            copies.retain(folder::SNAPSHOTS, |id| {
+                listed.binary_search_by_key(&id, |(id, _)| *id).is_ok()
+            });
+        }
+        for (id, file_size) in listed {
             match self.files.read_snapshot(id, file_size) {
                 Ok(Some(snapshot)) => found.push(SnapshotInfo {
                     id,

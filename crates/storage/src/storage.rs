@@ -93,8 +93,8 @@ pub trait Storage: Send + Sync {
     /// moment. Call this before you acknowledge anything that relies on such an object.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none. After any other error the object
-    /// may be durable or not; the call can be repeated.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none; but a storage in which what is seen is durable may
+    /// return `Ok` without a look. After any other error the object may be durable or not; the call can be repeated.
     fn settle(&self, name: &Name) -> Result<(), Error>;
 
     /// Removes the object. When it returns `Ok` the removal is durable.

@@ -103,8 +103,8 @@ impl Context {
                 self.unencrypted_option()
             )));
         }
-        let password = self.password_of(&place, probe)?;
-        let repository = Repository::open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
+        let password = self.password_of(&place, &probe)?;
+        let repository = probe.open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
         self.ready(repository, place, password)
     }
 
@@ -118,7 +118,7 @@ impl Context {
     }
 
     /// Returns the password of a repository; `None` for one without encryption.
-    fn password_of(&self, place: &Place, probe: Probe) -> Result<Option<Password>> {
+    fn password_of(&self, place: &Place, probe: &Probe) -> Result<Option<Password>> {
         // Never ignore a password: a user who gives one expects encryption, unless --unencrypted is there.
         match probe.encrypted {
             true => {
@@ -150,7 +150,7 @@ impl Context {
             let probe = Repository::probe(&*storage)?;
             return Ok((self.unlock(place, probe)?, false));
         };
-        let password = self.password_of(&place, copy)?;
+        let password = self.password_of(&place, &copy)?;
         let bytes = password.as_ref().map(|password| password.as_slice());
         let with_copy = match dry_run {
             true => Repository::open_with_copy(storage.clone(), bytes)?,

@@ -1,5 +1,5 @@
 //! Copies of files that commands read again and again, for storage that is reached over a network:
-//! packs of trees, and snapshots.
+//! packs of trees, snapshots, and the files of index and sketches that no run of the cache stands for yet.
 //!
 //! Such files never change, and their names are random, so a copy is never old. What is in the storage
 //! is decided by its listing alone: a copy of a deleted file is not asked for, and is deleted in turn.
@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
 
 use ibid_format::FileId;
 use ibid_storage::Storage;
@@ -21,8 +22,23 @@ use crate::layout::{folder, name_in, new_id};
 use crate::threads::wait;
 use crate::{Error, Monitor, Result, Warning};
 
-/// Folders of the repository of whose files there are copies.
-pub(super) const FOLDERS: [&str; 2] = [folder::PACKS, folder::SNAPSHOTS];
+/// Folders of the cache that have copies.
+pub(super) const FOLDERS: [&str; 4] = [folder::PACKS, folder::SNAPSHOTS, "index-files", "sketch-files"];
+
+/// An empty file, as old as the last list of packs.
+pub(super) const LISTED: &str = "listed";
+const LATELY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Returns the folder of the cache for the copies of files in a folder of the repository. Runs have the names of those
+/// that they stand for.
+fn in_cache(of_repository: &str) -> &str {
+    match of_repository {
+        folder::INDEX => FOLDERS[2],
+        folder::SKETCHES => FOLDERS[3],
+        other => other,
+    }
+}
+
 /// Bytes that are fetched at once.
 const FETCHED: u64 = 4 << 20;
 
@@ -86,6 +102,13 @@ impl Copies {
         }
     }
 
+    /// Returns the copy of a whole file, if there is one of at most `limit` bytes.
+    pub(crate) fn get(&self, folder: &str, id: FileId, limit: u64) -> Option<Vec<u8>> {
+        let path = self.path(folder, id);
+        let is_short = std::fs::metadata(&path).is_ok_and(|file| file.len() <= limit);
+        is_short.then(|| std::fs::read(path).ok())?
+    }
+
     /// Keeps a copy of a file that was just stored, or read.
     pub(crate) fn put(&self, folder: &str, id: FileId, bytes: &[u8]) {
         let path = self.path(folder, id);
@@ -108,7 +131,7 @@ impl Copies {
     /// Deletes the copies of files in this folder that are not there any more, and what killed processes
     /// have left behind.
     pub(crate) fn retain(&self, folder: &str, is_there: impl Fn(FileId) -> bool) {
-        let paths = files_in(&self.cache.folder().join(folder));
+        let paths = files_in(&self.cache.folder().join(in_cache(folder)));
         for path in paths.unwrap_or_default() {
             match id_of(&path) {
                 Some(id) if is_there(id) => {}
@@ -118,8 +141,26 @@ impl Copies {
         }
     }
 
+    /// Notes that all known packs were in a list of today.
+    pub(crate) fn remember_list_of_packs(&self) {
+        let folder = self.cache.folder();
+        // Without it, they are listed again.
+        let _ = self
+            .cache
+            .make_folder(folder)
+            .map(|()| File::create(folder.join(LISTED)));
+    }
+
+    /// Returns whether they were, less than a day ago.
+    pub(crate) fn listed_packs_lately(&self) -> bool {
+        let file = std::fs::metadata(self.cache.folder().join(LISTED)).and_then(|file| file.modified());
+        // A time in the future is of a clock that was wrong.
+        let age = file.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        age.is_some_and(|age| age < LATELY)
+    }
+
     fn path(&self, folder: &str, id: FileId) -> PathBuf {
-        self.cache.folder().join(folder).join(id.to_string())
+        self.cache.folder().join(in_cache(folder)).join(id.to_string())
     }
 
     /// Returns the right to fetch a file, or waits until another thread has fetched it.
@@ -136,7 +177,7 @@ impl Copies {
 
     /// Makes a file by `write`, whole or not at all.
     fn write(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
-        let folder = self.cache.folder().join(folder);
+        let folder = self.cache.folder().join(in_cache(folder));
         self.cache.make_folder(&folder)?;
         let temporary = folder.join(format!("tmp-{}", new_id()));
         let file = OpenOptions::new()

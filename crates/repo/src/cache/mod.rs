@@ -23,7 +23,14 @@ use crate::similar::SketchRun;
 use crate::{Error, Monitor, Result, Warning};
 
 /// Folders in a cache.
-const FOLDERS: [&str; 4] = [Run::FOLDER, SketchRun::FOLDER, copies::FOLDERS[0], copies::FOLDERS[1]];
+const FOLDERS: [&str; 6] = [
+    Run::FOLDER,
+    SketchRun::FOLDER,
+    copies::FOLDERS[0],
+    copies::FOLDERS[1],
+    copies::FOLDERS[2],
+    copies::FOLDERS[3],
+];
 /// Tells programs that make backups to pass the folder over (bford.info/cachedir).
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of ibid. It can be deleted at any time.\n";
@@ -69,7 +76,7 @@ pub struct CacheStats {
     pub chunks: u64,
     /// Bytes of these runs.
     pub run_bytes: u64,
-    /// Bytes of copies of trees and snapshots. There are none if the repository is on a disk of this
+    /// Bytes of copies of trees, snapshots, and files of index and sketches. There are none if the repository is on a disk of this
     /// machine.
     pub copy_bytes: u64,
 }
@@ -174,8 +181,10 @@ impl Cache {
         for folder in FOLDERS {
             paths.extend(files_in(&self.folder.join(folder))?);
         }
-        let complete = self.folder.join("complete");
-        paths.extend(complete.exists().then_some(complete));
+        for name in ["complete", copies::LISTED] {
+            let path = self.folder.join(name);
+            paths.extend(path.exists().then_some(path));
+        }
         Ok(paths)
     }
 

@@ -68,6 +68,10 @@ impl Repository {
                 .collect();
             cache.forget::<Run>(keys, &self.monitor, &index_files);
             cache.forget::<SketchRun>(keys, &self.monitor, &sketches);
+            if let Some(copies) = &self.files.copies {
+                index_files.iter().for_each(|id| copies.remove(folder::INDEX, *id));
+                sketches.iter().for_each(|id| copies.remove(folder::SKETCHES, *id));
+            }
         }
         checking.packs(read, &mut report)?;
         let mut lacking_bases = checking.causes()?;

@@ -31,6 +31,8 @@ pub(crate) struct IndexLimits {
     pub(crate) names: u64,
     /// Packs that no index file lists and whose chunks are read into memory, bytes.
     pub(super) unlisted: u64,
+    /// Where the storage is far, more packs than this are listed once a day: their number.
+    pub(super) packs_listed: u64,
 }
 
 impl IndexLimits {
@@ -54,6 +56,8 @@ impl IndexLimits {
             names: budget / 32,
             // Packs of small files have the most chunks for their size: one for 50 bytes.
             unlisted: budget.saturating_mul(8),
+            // Two pages of a list.
+            packs_listed: 2000,
         }
     }
 
@@ -73,6 +77,7 @@ impl IndexLimits {
             ids: 512,
             names: 256,
             unlisted: 64 << 10,
+            packs_listed: u64::MAX,
         }
     }
 }

@@ -50,9 +50,32 @@ const KNOWN_PAGES: u64 = 4 << 20;
 impl LoadedIndex {
     /// Loads the index of a repository.
     pub(crate) fn load(repository: &Repository, view: View) -> Result<LoadedIndex> {
+        LoadedIndex::load_with(repository, view, None, Listing::New)
+    }
+
+    /// Loads the index for one who reads, and loads it again when a pack is gone.
+    pub(crate) fn load_for_reader(repository: &Repository) -> Result<LoadedIndex> {
+        LoadedIndex::load_with(repository, View::Reader, None, Listing::OfToday)
+    }
+
+    /// Loads the index of a repository for a writer who has just read the log.
+    pub(crate) fn load_for_writer(repository: &Repository, state: PruneState) -> Result<LoadedIndex> {
+        LoadedIndex::load_with(repository, View::Writer, Some(state), Listing::OfToday)
+    }
+
+    fn load_with(
+        repository: &Repository,
+        view: View,
+        mut state: Option<PruneState>,
+        mut listing: Listing,
+    ) -> Result<LoadedIndex> {
+        let mut next_state = || match state.take() {
+            Some(state) => Ok(state),
+            None => PruneState::read(&repository.files),
+        };
         for _ in 0..LOADED_AGAIN_MAX {
-            let mut sources = Sources::list(repository, true)?;
-            match LoadedIndex::of(repository, &mut sources, &view) {
+            let mut sources = Sources::list(repository, next_state()?, true)?;
+            match LoadedIndex::of(repository, &mut sources, &view, std::mem::take(&mut listing)) {
                 // Another process has merged an index file meanwhile.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 // A damaged run of the cache is made again.
@@ -67,14 +90,19 @@ impl LoadedIndex {
                 Ok(None) => {}
             }
         }
-        let mut sources = Sources::list(repository, false)?;
+        let mut sources = Sources::list(repository, next_state()?, false)?;
         sources.runs_may_be_outdated = false;
-        let loaded = LoadedIndex::of(repository, &mut sources, &view)?;
+        let loaded = LoadedIndex::of(repository, &mut sources, &view, Listing::New)?;
         Ok(loaded.expect("its runs stay"))
     }
 
     /// Loads the index from these sources; none if they have to be listed again.
-    fn of(repository: &Repository, sources: &mut Sources, view: &View) -> Result<Option<LoadedIndex>> {
+    fn of(
+        repository: &Repository,
+        sources: &mut Sources,
+        view: &View,
+        listing: Listing,
+    ) -> Result<Option<LoadedIndex>> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let scratch = repository.scratch();
         sources.build_if_many(repository, &scratch)?;
@@ -90,7 +118,15 @@ impl LoadedIndex {
         let state = sources.state.clone();
         let condemned = view.left_out(&state);
         let is_out = |pack: FileId| state.is_doomed(pack) || condemned.binary_search(&pack).is_ok();
-        let mut stored = StoredPacks::compare(&sources.runs, &read, &scratch)?;
+        let packs = sources.runs.iter().map(|run| u64::from(run.trailer.packs)).sum::<u64>()
+            + read.iter().map(|(_, file)| file.packs().len() as u64).sum::<u64>();
+        // A prune, a check and a repair always list them.
+        let far = files.copies.as_ref().filter(|_| packs > scratch.limits.packs_listed);
+        let was_listed = far.is_some_and(|copies| listing == Listing::OfToday && copies.listed_packs_lately());
+        let mut stored = match was_listed {
+            true => StoredPacks::as_listed(&read),
+            false => StoredPacks::compare(&sources.runs, &read, &scratch)?,
+        };
         stored.unlisted.retain(|(id, _)| !is_out(*id));
         if !stored.differing.is_empty() && sources.drop_outdated_runs() {
             return Ok(None);
@@ -132,6 +168,9 @@ impl LoadedIndex {
         loaded.index.loaded();
         loaded.find_set_aside(&repository.files)?;
         loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
+        if let Some(copies) = far.filter(|_| !was_listed && !loaded.lacks_packs()) {
+            copies.remember_list_of_packs();
+        }
         Ok(Some(loaded))
     }
 
@@ -173,6 +212,17 @@ fn note_damage(damaged: &mut Vec<DamagedFile>, name: Name, error: Error, scratch
     });
     monitor.warn(Warning::Repository { error });
     Ok(())
+}
+
+/// Which list of the stored packs is used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Listing {
+    /// A new one.
+    #[default]
+    New,
+    /// If there are many packs, and the storage is far: one of today, which had all packs that were known then. That a
+    /// pack is lost is noticed a day later.
+    OfToday,
 }
 
 /// What the index is loaded from.
@@ -222,8 +272,7 @@ impl Sources {
     ///
     /// Index files must be listed before packs: a pack is stored before any index file lists it, so a
     /// listed pack that is not found is missing.
-    fn list(repository: &Repository, may_vanish: bool) -> Result<Sources> {
-        let state = PruneState::read(&repository.files)?;
+    fn list(repository: &Repository, state: PruneState, may_vanish: bool) -> Result<Sources> {
         for (what, problem) in &state.damaged {
             let error = Error::LogDamaged {
                 object: what.to_string(),
@@ -249,6 +298,9 @@ impl Sources {
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
         let listed_ids: HashSet<FileId> = listed.iter().map(|(id, _)| *id).collect();
         let runs_may_be_outdated = !covered.is_subset(&listed_ids);
+        if let Some(copies) = &repository.files.copies {
+            copies.retain(folder::INDEX, |id| listed_ids.contains(&id) && !covered.contains(&id));
+        }
         Ok(Sources {
             damaged: state.damaged.iter().map(DamagedFile::of_log).collect(),
             state,
@@ -424,7 +476,7 @@ fn add_index_file(
     id: FileId,
     state: &PruneState,
 ) -> std::result::Result<(), Unusable> {
-    let file = scratch.files.read_index(id)?;
+    let file = scratch.files.read_index_once(id)?;
     if !state.trusts(id, file.epoch()) {
         return Err(Unusable::Untrusted);
     }
@@ -679,13 +731,17 @@ impl Loading {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::{Duration, SystemTime};
 
     use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::FrameSummary;
+    use ibid_storage::Storage;
+    use ibid_storage::fault::Flaky;
 
     use super::*;
-    use crate::{BackupOptions, InitOptions, Repository};
+    use crate::index::IndexLimits;
+    use crate::{BackupOptions, InitOptions, Overwrite, Repository, RestoreOptions};
 
     const NOWHERE: ChunkId = ChunkId([7; 32]);
 
@@ -776,5 +832,61 @@ mod tests {
         assert_eq!(loaded.damaged.len(), 1, "{:?}", loaded.damaged);
         assert_eq!(loaded.index.len(), known);
         assert!(!loaded.unlisted.is_empty());
+    }
+
+    /// Where the storage is far. A lost pack is missed once they are listed again, by whoever reads it, and by a check.
+    #[test]
+    fn many_packs_are_listed_once_a_day() {
+        let storage = Arc::new(Flaky::new(ibid_storage::Memory::new()));
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let mut repository = repository.with_cache(cache.path());
+        let few = repository.index_limits();
+        let backup = |repository: &Repository| {
+            let before = storage.counts().list;
+            repository.backup(&BackupOptions::default().path("src/source")).unwrap();
+            storage.counts().list - before
+        };
+        backup(&repository);
+        let each_time = backup(&repository);
+        assert_eq!(backup(&repository), each_time, "few packs are listed each time");
+        repository.index_limits = Some(IndexLimits { packs_listed: 0, ..few });
+        assert_eq!(backup(&repository), each_time);
+        let seldom = backup(&repository);
+        assert_eq!(seldom, each_time - 1);
+
+        // The chunks of the source, without the listings.
+        let (id, _) = *repository
+            .files
+            .list(folder::PACKS)
+            .unwrap()
+            .iter()
+            .max_by_key(|(_, size)| *size)
+            .unwrap();
+        storage.delete(&name_in(folder::PACKS, id)).unwrap();
+        assert_eq!(backup(&repository), seldom, "it is not missed yet");
+        let restored = tempfile::tempdir().unwrap();
+        let restore = |repository: &Repository| {
+            let snapshot = repository.snapshot("latest").unwrap();
+            let options = RestoreOptions::default().overwrite(Overwrite::Always);
+            repository.restore(&snapshot, restored.path(), &options).unwrap()
+        };
+        assert!(restore(&repository).failed > 0);
+        assert!(!repository.check(crate::ReadData::No).unwrap().is_clean());
+        let listed = cache.path().join(repository.id().to_string()).join("listed");
+        for (hours, misses) in [(23, false), (25, true)] {
+            let file = std::fs::File::options().write(true).open(&listed).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600))
+                .unwrap();
+            let fresh = repository.watched_by(&Arc::default());
+            fresh.backup(&BackupOptions::default().path("src/source")).unwrap();
+            assert_eq!(
+                repository.check(crate::ReadData::No).unwrap().is_clean(),
+                misses,
+                "after {hours} hours"
+            );
+        }
+        repository.refresh();
+        assert_eq!(restore(&repository).failed, 0, "what was lost is stored again");
     }
 }

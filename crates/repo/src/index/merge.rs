@@ -42,7 +42,7 @@ impl Repository {
         let state = PruneState::read(&self.files)?;
         let mut indexes = Vec::new();
         for id in &files {
-            match self.files.read_index(*id) {
+            match self.files.read_index_once(*id) {
                 Ok(index) if state.trusts(*id, index.epoch()) => indexes.push(index),
                 // A pruner will deal with it.
                 Ok(_) => return Ok(false),
@@ -57,7 +57,7 @@ impl Repository {
         })
         .map_err(Error::damaged("the merged index"))?;
         drop(indexes);
-        self.files.storage.put(&name_in(folder::INDEX, id), &[&merged])?;
+        self.files.put_copied(folder::INDEX, id, &merged)?;
         if let Some(cache) = &self.cache
             && let Err(error) = cover(cache, &self.files.keys, &self.monitor, &files, id)
         {

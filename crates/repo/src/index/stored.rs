@@ -27,6 +27,15 @@ pub(super) struct StoredPacks {
 }
 
 impl StoredPacks {
+    /// Returns what is stored if all packs are that are listed.
+    pub(super) fn as_listed(read: &[(FileId, index_file::Index)]) -> StoredPacks {
+        let of_files = read.iter().flat_map(|(_, file)| file.packs());
+        StoredPacks {
+            of_files: of_files.map(|pack| (pack.id, pack.size)).collect(),
+            ..StoredPacks::default()
+        }
+    }
+
     /// Lists the stored packs, and compares them with those of runs and index files. There may be
     /// millions: both are read in order, so memory is needed only for what differs.
     pub(super) fn compare(

@@ -5,7 +5,7 @@ use ibid_format::pack::PackSummary;
 
 use super::loaded::LoadedIndex;
 use crate::files::Files;
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::{folder, new_id};
 use crate::{Error, Monitor, Result};
 
 /// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the directories of
@@ -58,7 +58,7 @@ impl Unlisted {
             let bytes =
                 index_file::encode(&files.keys, id, epoch, &rest[..count]).map_err(Error::damaged("the new index"))?;
             if !dry_run {
-                files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+                files.put_copied(folder::INDEX, id, &bytes)?;
             }
             written += bytes.len() as u64;
             rest = &rest[count..];

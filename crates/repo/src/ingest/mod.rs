@@ -395,20 +395,14 @@ impl Repository {
         Ok(Some(tally))
     }
 
-    /// Deletes copies of packs and snapshots that are not in the storage any more. Those that another
-    /// process has added meanwhile go, too, and are made again.
-    fn retain_copies(&self, loaded: &LoadedIndex) -> Result<()> {
-        let Some(copies) = &self.files.copies else {
-            return Ok(());
-        };
-        let index = &loaded.index;
-        let is_stored = |id| index.find_pack(id).is_some_and(|number| !index.is_missing(number));
-        copies.retain(folder::PACKS, is_stored);
-        let listed = self.files.list(folder::SNAPSHOTS)?;
-        copies.retain(folder::SNAPSHOTS, |id| {
-            listed.binary_search_by_key(&id, |(id, _)| *id).is_ok()
-        });
-        Ok(())
+    /// Deletes copies of packs that are not in the storage any more. Those that another process has added meanwhile
+    /// go, too, and are made again.
+    fn retain_copies(&self, loaded: &LoadedIndex) {
+        if let Some(copies) = &self.files.copies {
+            let index = &loaded.index;
+            let is_stored = |id| index.find_pack(id).is_some_and(|number| !index.is_missing(number));
+            copies.retain(folder::PACKS, is_stored);
+        }
     }
 
     /// Returns whether a snapshot was complete with exactly the packs that there are now.
@@ -441,14 +435,15 @@ impl Repository {
     /// and must not be used by other operations.
     fn load_own_index(&self, options: &BackupOptions) -> Result<LoadedIndex> {
         self.refresh();
+        let mut state = PruneState::read(&self.files)?;
         if !options.dry_run {
-            PruneState::read(&self.files)?.settled(&self.files)?;
+            state = state.settled(&self.files)?;
         }
-        let loaded = LoadedIndex::load(self, View::Writer)?;
+        let loaded = LoadedIndex::load_for_writer(self, state)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
             crate::repair::keep_copy(&self.files)?;
-            self.retain_copies(&loaded)?;
+            self.retain_copies(&loaded);
         }
         Ok(loaded)
     }

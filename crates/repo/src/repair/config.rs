@@ -32,6 +32,7 @@ impl Repository {
         Ok(Some(Probe {
             id: header.repository,
             encrypted: header.encrypted,
+            config: copy,
         }))
     }
 

@@ -16,7 +16,7 @@ use super::{DEPTH_MAX, Similar, Source, UnsavedSketch};
 use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{Frame, LoadedIndex, NumberSet, Place};
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::{folder, new_id};
 use crate::{Error, Repository, Result, Warning};
 
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
@@ -139,7 +139,7 @@ impl Similar {
             let bytes = sketches
                 .encode(&files.keys, id)
                 .map_err(Error::damaged("the new sketches"))?;
-            files.storage.put(&name_in(folder::SKETCHES, id), &[&bytes])?;
+            files.put_copied(folder::SKETCHES, id, &bytes)?;
             written += bytes.len() as u64;
             self.unsaved.drain(..chunks);
         }
@@ -295,6 +295,10 @@ impl Sources {
             absent,
         };
         let covered: HashSet<FileId> = sources.runs.iter().flat_map(|run| run.covers()).copied().collect();
+        if let Some(copies) = &files.copies {
+            let is_listed = |id| listed.binary_search_by_key(&id, |(id, _)| *id).is_ok();
+            copies.retain(folder::SKETCHES, |id| is_listed(id) && !covered.contains(&id));
+        }
         let uncovered: Vec<_> = listed.iter().filter(|(id, _)| !covered.contains(id)).copied().collect();
         let bytes: u64 = uncovered.iter().map(|(_, size)| size).sum();
         let limits = repository.index_limits();
@@ -402,9 +406,8 @@ impl Sources {
 
 /// Reads a file of sketches.
 pub(crate) fn read(files: &Files, id: FileId) -> Result<Sketches> {
-    let name = name_in(folder::SKETCHES, id);
-    let mut bytes = files.storage.get(&name, LIMIT)?;
-    Sketches::open(&files.keys, id, &mut bytes).map_err(Error::damaged(name))
+    let open = |mut bytes: Vec<u8>| Sketches::open(&files.keys, id, &mut bytes);
+    files.read_copied(folder::SKETCHES, id, LIMIT, true, open)
 }
 
 /// Returns the number of the frame at an offset of a pack.
