@@ -1,15 +1,22 @@
-//! `cargo run -p ibid-s3-server [PORT]`: a server with nothing in it, which prints what a client needs.
+//! `cargo run -p ibid-s3-server [PORT [DELAY]]`: a server with nothing in it, which prints what a client needs. It lets
+//! each request wait for so many milliseconds.
 #![expect(clippy::print_stdout, reason = "what a program prints is its work")]
 
-use ibid_s3_server::{ACCESS_KEY, BUCKETS, SECRET_KEY, Server, Traits};
+use std::time::Duration;
+
+use ibid_s3_server::{ACCESS_KEY, BUCKETS, Fault, SECRET_KEY, Server, Traits};
 
 fn main() {
-    let port = std::env::args().nth(1).map_or(Ok(0), |port| port.parse());
-    let Ok(port) = port else {
-        println!("usage: ibid-s3-server [PORT]");
+    let argument = |at| std::env::args().nth(at).map_or(Ok(0), |number| number.parse::<u16>());
+    let (Ok(port), Ok(delay)) = (argument(1), argument(2)) else {
+        println!("usage: ibid-s3-server [PORT [DELAY]]");
         std::process::exit(2);
     };
     let server = Server::start_with(Traits::default(), port);
+    if delay > 0 {
+        let delay = Duration::from_millis(delay.into());
+        server.faults().always(Some(Fault::Delay(delay)));
+    }
     println!("export AWS_ENDPOINT_URL={}", server.endpoint());
     println!("export AWS_ACCESS_KEY_ID={ACCESS_KEY} AWS_SECRET_ACCESS_KEY={SECRET_KEY}");
     println!(

@@ -11,22 +11,22 @@ use crate::complete;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Repositories with a server (docs/remote.md)")]
 pub(crate) struct NetworkArgs {
-    /// Reach S3 at this URL [default: AWS_ENDPOINT_URL, else Amazon]
+    /// Use the S3 server at this URL [default: AWS_ENDPOINT_URL, else Amazon]
     #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
     pub(crate) endpoint: Option<String>,
-    /// The region of the bucket [default: AWS_REGION; Amazon is asked for it]
+    /// Use this region of the service [default: AWS_REGION; Amazon is asked for it]
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub(crate) region: Option<String>,
     /// Name the bucket to the server in the path of URLs, or as a part of the host: path, virtual
     #[arg(long, global = true, value_name = "HOW", hide_short_help = true, add = complete::words(&["path", "virtual"]))]
     pub(crate) addressing: Option<Addressing>,
-    /// Send at most so many bytes per second
+    /// Limit what is sent, bytes per second
     #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) limit_upload: Option<u64>,
-    /// Receive at most so many bytes per second
+    /// Limit what is received, bytes per second
     #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) limit_download: Option<u64>,
-    /// Trust the certificates in this file (PEM), too
+    /// Accept the certificates in this file, too (PEM)
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) ca_file: Option<PathBuf>,
 }
