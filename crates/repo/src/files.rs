@@ -70,7 +70,7 @@ impl Files {
     }
 
     /// Opens the seal of a frame. Returns where its plaintext is.
-    fn open_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Opened {
+    pub(crate) fn open_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Opened {
         let begin = sealed.as_ptr().addr();
         let plain = pack::open_frame(&self.keys, pack.id, offset, sealed)?;
         let start = plain.as_ptr().addr() - begin;

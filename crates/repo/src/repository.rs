@@ -531,6 +531,19 @@ impl Repository {
         ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN)).looking_again(self)
     }
 
+    /// Returns a [`bulk_reader`](Repository::bulk_reader) that fetches ahead if the storage is far. A sixth of its cache
+    /// makes room for that.
+    pub(crate) fn bulk_reader_ahead(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
+        const ROOM_MAX: u64 = 64 << 20;
+        if !self.files.storage.is_remote() {
+            return self.bulk_reader(loaded);
+        }
+        let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
+        let room = (left / 8).min(ROOM_MAX);
+        let reader = ChunkReader::new(&self.files, loaded.clone(), left / 4 * 3 - room);
+        reader.fetching_ahead(room).looking_again(self)
+    }
+
     /// Returns how many threads can read frames at once with the memory that is left beside a
     /// [`bulk_reader`](Repository::bulk_reader). Each thread holds a frame sealed, opened and
     /// decoded, and the same for its bases: measured, 4 to 5 times the largest frame, plus some MiB

@@ -1,11 +1,13 @@
 //! Reads chunks back from packs.
 
+mod ahead;
 mod cache;
 mod delta_body;
 mod reader;
 mod recency;
 mod verified;
 
+pub(crate) use ahead::{Ahead, Closing, REQUESTS};
 pub(crate) use cache::Body;
 pub(crate) use delta_body::{DeltaBody, Sources};
 pub(crate) use reader::{ChunkReader, FrameReader, Opened};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys};
 
+use super::ahead::Ahead;
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
 use super::verified::Verified;
@@ -171,6 +172,8 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) compares_bases: bool,
     /// Bases that were compared with their ids.
     pub(super) verified: Verified,
+    /// What is fetched before it is asked for.
+    pub(crate) ahead: Option<Ahead>,
     /// Bytes of sealed frames read so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
@@ -192,12 +195,21 @@ impl<'a> ChunkReader<'a> {
             cache: FrameCache::new(budget - budget / VERIFIED_SHARE),
             compares_bases: true,
             verified: Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN)),
+            ahead: None,
             bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
             buffers: Mutex::default(),
             lists: Mutex::default(),
             again: None,
             fresh: Mutex::default(),
+        }
+    }
+
+    /// Lets frames be fetched before they are asked for, with room for so many bytes.
+    pub(crate) fn fetching_ahead(self, room: u64) -> ChunkReader<'a> {
+        ChunkReader {
+            ahead: Some(Ahead::new(room)),
+            ..self
         }
     }
 
@@ -343,6 +355,16 @@ impl<'a> ChunkReader<'a> {
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack);
         sealed.resize(frame.sealed as usize, 0);
+        if let Some(ahead) = &self.ahead
+            && ahead.take(self.files, &self.loaded, number, sealed)
+        {
+            self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
+            // A frame that does not open is read once more.
+            if let Ok(plain) = self.files.open_frame(&pack, frame.offset, sealed) {
+                at.clone_from(&plain);
+                return Ok(&sealed[plain]);
+            }
+        }
         let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed)?;
         if is_from_storage {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);

@@ -73,6 +73,13 @@ pub(crate) struct Part<'a> {
     pub(crate) file: Arc<Restoring<'a>>,
 }
 
+impl Part<'_> {
+    /// Returns whether the file can't have these bytes already.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.offset + u64::from(self.length) > self.file.existing
+    }
+}
+
 pub(crate) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> std::result::Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {

@@ -29,7 +29,7 @@ use super::selected::Selected;
 use super::target::{self, Stack};
 use super::task::Task;
 use crate::index::LoadedIndex;
-use crate::read::ChunkReader;
+use crate::read::{Ahead, ChunkReader};
 use crate::threads::Sender;
 use crate::tree::Items;
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
@@ -63,6 +63,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) reader: &'a ChunkReader<'a>,
     pub(crate) progress: &'a Tally,
     pub(crate) open_files: &'a OpenFiles,
+    pub(crate) ahead: Option<&'a Ahead>,
 }
 
 /// Walks the selected entries, creates directories and files, and hands out chunks to write.
@@ -72,6 +73,7 @@ pub(crate) struct Planner<'a> {
     reader: &'a ChunkReader<'a>,
     progress: &'a Tally,
     open_files: &'a OpenFiles,
+    ahead: Option<&'a Ahead>,
     groups: Sender<Vec<Part<'a>>>,
     stack: Stack,
     destination: Arc<Folder<'a>>,
@@ -100,6 +102,7 @@ impl<'a> Planner<'a> {
             reader,
             progress,
             open_files,
+            ahead,
         } = shared;
         Planner {
             task,
@@ -107,6 +110,7 @@ impl<'a> Planner<'a> {
             reader,
             progress,
             open_files,
+            ahead,
             groups,
             stack: Stack::new(root, open_files.directories),
             destination,
@@ -551,6 +555,15 @@ impl<'a> Planner<'a> {
             part.rank = *ranks.entry(part.frame).or_insert(next);
         }
         window.sort_unstable_by_key(|part| (part.rank, part.slot));
+        if let Some(ahead) = self.ahead {
+            let mut frames: Vec<u32> = window
+                .iter()
+                .filter(|part| part.is_needed())
+                .map(|part| part.frame)
+                .collect();
+            frames.dedup();
+            ahead.plan(self.loaded, &frames);
+        }
         let mut parts = window.into_iter().peekable();
         while let Some(first) = parts.next() {
             let frame = first.frame;

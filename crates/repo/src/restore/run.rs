@@ -17,7 +17,7 @@ use super::progress::{Tally, Total};
 use super::selected::Selected;
 use super::task::Task;
 use super::{target, write};
-use crate::read::ChunkReader;
+use crate::read::{ChunkReader, Closing, REQUESTS};
 use crate::threads::{bounded, cores, scope, spawn};
 use crate::tree::Found;
 use crate::{Error, Result};
@@ -74,9 +74,16 @@ impl Task<'_> {
             .unwrap_or_else(cores)
             .clamp(1, 16)
             .min(self.repository.readers_max(&loaded));
-        let chunks = self.repository.bulk_reader(&loaded);
+        let chunks = self.repository.bulk_reader_ahead(&loaded);
         let (groups, work) = bounded(4 * threads);
         let result = scope(|scope| {
+            let ahead = chunks.ahead.as_ref();
+            let _closing = ahead.map(Closing);
+            if let Some(ahead) = ahead {
+                for _ in 0..REQUESTS {
+                    spawn(scope, || ahead.fetch(&self.repository.files))?;
+                }
+            }
             for _ in 0..threads {
                 let (work, progress, chunks) = (work.clone(), &progress, &chunks);
                 spawn(scope, move || write::run(self, chunks, progress, &work))?;
@@ -102,6 +109,7 @@ impl Task<'_> {
                 reader: &reader,
                 progress: &progress,
                 open_files: &open_files,
+                ahead,
             };
             let planner = Planner::new(shared, groups, root.clone(), destination, owners);
             planner.run(&listing, single.as_deref())

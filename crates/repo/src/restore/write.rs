@@ -18,6 +18,7 @@ pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, g
     let mut reader = FrameReader::default();
     let mut scratch = Vec::new();
     while let Ok(mut group) = groups.recv() {
+        let frame = group.first().map(|part| part.frame);
         if progress.is_stopped() || task.monitor.is_cancelled() {
             group
                 .iter()
@@ -28,6 +29,9 @@ pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, g
                 write_group(task, chunks, progress, &mut reader, &group);
             }
         }
+        if let (Some(ahead), Some(frame)) = (&chunks.ahead, frame) {
+            ahead.release(frame);
+        }
         for part in group {
             finish(task, progress, &part.file);
         }
@@ -36,7 +40,7 @@ pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, g
 
 /// Returns whether the file already has the right bytes here; if so, marks the part as done.
 fn is_right_already(task: &Task<'_>, part: &Part<'_>, scratch: &mut Vec<u8>, progress: &Tally) -> bool {
-    if part.offset + u64::from(part.length) > part.file.existing {
+    if part.is_needed() {
         return false;
     }
     scratch.resize(part.length as usize, 0);
