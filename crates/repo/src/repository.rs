@@ -531,8 +531,8 @@ impl Repository {
         ChunkReader::new(&self.files, loaded.clone(), (left / 4 * 3).max(BUDGET_MIN)).looking_again(self)
     }
 
-    /// Returns a [`bulk_reader`](Repository::bulk_reader) that fetches ahead if the storage is far. A sixth of its cache
-    /// makes room for that.
+    /// Returns a [`bulk_reader`](Repository::bulk_reader) that fetches ahead if the storage is far. A sixth of its
+    /// cache makes room for that.
     pub(crate) fn bulk_reader_ahead(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
         const ROOM_MAX: u64 = 64 << 20;
         if !self.files.storage.is_remote() {

@@ -12,12 +12,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ibid_format::FileId;
 use ibid_storage::Storage;
 
-use super::{Cache, files_in, id_of, remove_abandoned};
+use super::{Cache, age, files_in, id_of, remove_abandoned};
 use crate::layout::{folder, name_in, new_id};
 use crate::threads::wait;
 use crate::{Error, Monitor, Result, Warning};
@@ -153,10 +153,7 @@ impl Copies {
 
     /// Returns whether they were, less than a day ago.
     pub(crate) fn listed_packs_lately(&self) -> bool {
-        let file = std::fs::metadata(self.cache.folder().join(LISTED)).and_then(|file| file.modified());
-        // A time in the future is of a clock that was wrong.
-        let age = file.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        age.is_some_and(|age| age < LATELY)
+        age(&self.cache.folder().join(LISTED)).is_some_and(|age| age < LATELY)
     }
 
     fn path(&self, folder: &str, id: FileId) -> PathBuf {

@@ -76,8 +76,8 @@ pub struct CacheStats {
     pub chunks: u64,
     /// Bytes of these runs.
     pub run_bytes: u64,
-    /// Bytes of copies of trees, snapshots, and files of index and sketches. There are none if the repository is on a disk of this
-    /// machine.
+    /// Bytes of copies of trees, snapshots, and files of index and sketches. There are none if the repository is on a
+    /// disk of this machine.
     pub copy_bytes: u64,
 }
 
@@ -260,13 +260,15 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Returns for how long a file has not been written to; none if there is none, or if it is from the future.
+fn age(path: &Path) -> Option<Duration> {
+    let modified = std::fs::metadata(path).and_then(|file| file.modified()).ok()?;
+    SystemTime::now().duration_since(modified).ok()
+}
+
 /// Deletes a temporary file if the process that wrote it must be gone.
 fn remove_abandoned(path: &Path) {
-    let modified = std::fs::metadata(path).and_then(|file| file.modified());
-    let age = modified
-        .ok()
-        .and_then(|time| SystemTime::now().duration_since(time).ok());
-    if age.is_some_and(|age| age > ABANDONED) {
+    if age(path).is_some_and(|age| age > ABANDONED) {
         let _ = std::fs::remove_file(path);
     }
 }
