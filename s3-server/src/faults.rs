@@ -107,7 +107,7 @@ impl Faults {
                     1 => Fault::Refuse(500),
                     2 => Fault::DoneBut(503),
                     3 => Fault::LoseAnswer,
-                    4 => Fault::Late(Duration::from_millis(below(300))),
+                    4 => Fault::Late(Duration::from_millis(below(80))),
                     5 => Fault::CutAnswer,
                     _ => Fault::Delay(Duration::from_millis(below(50))),
                 });

@@ -85,6 +85,31 @@ impl ObjectStorage {
         &self.address
     }
 
+    /// Returns the first of the names below the address, in the order of their bytes: at most so many. They may be of
+    /// other programs, and none that a [`Name`] can be.
+    ///
+    /// # Errors
+    /// Those of [`list`](Storage::list).
+    pub fn peek(&self, most: usize) -> Result<Vec<String>, Error> {
+        let call = Arc::default();
+        let prefix = self.path("");
+        let prefix = (!prefix.as_ref().is_empty()).then_some(prefix);
+        let some = self.repeating.list(prefix.as_ref()).take(most).collect::<Vec<_>>();
+        let some = self.run(&call, some).into_iter().map(|found| match found {
+            Ok(found) => Ok(self.inside(&found.location).unwrap_or_default().to_owned()),
+            Err(error) => Err(self.fail(Operation::List, None, &call, error)),
+        });
+        some.collect()
+    }
+
+    /// Returns a key without the prefix.
+    fn inside<'k>(&self, key: &'k Path) -> Option<&'k str> {
+        match self.address.prefix() {
+            "" => Some(key.as_ref()),
+            prefix => key.as_ref().strip_prefix(prefix)?.strip_prefix('/'),
+        }
+    }
+
     fn path(&self, name: &str) -> Path {
         let prefix = self.address.prefix();
         // Names and the prefix were checked, so this changes nothing in them.
@@ -133,6 +158,11 @@ impl ObjectStorage {
                     found += &format!("; tried {} times", call.requests());
                 }
                 (kind, found)
+            }
+            Some(Met::NoCredentials) => {
+                let found =
+                    "no credentials were found: not in the environment, in no file, and this machine has no role";
+                (ErrorKind::PermissionDenied, found.to_owned())
             }
             Some(Met::Nothing { why, .. }) => {
                 let server = &self.server;
@@ -367,12 +397,7 @@ impl Storage for ObjectStorage {
         while let Some(page) = self.run(&call, pages.next()) {
             for found in page {
                 let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
-                let key = found.location.as_ref();
-                let inside = match self.address.prefix() {
-                    "" => Some(key),
-                    prefix => key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')),
-                };
-                if let Some(name) = inside.and_then(|name| Name::new(name).ok())
+                if let Some(name) = self.inside(&found.location).and_then(|name| Name::new(name).ok())
                     && name.is_in(folder)
                 {
                     each(name, found.size);

@@ -43,6 +43,8 @@ pub(crate) struct Call {
 pub(crate) enum Met {
     /// With an answer that has this status.
     Status(u16),
+    /// It was to ask for credentials, of a service that this machine does not have.
+    NoCredentials,
     /// Without an answer.
     Nothing {
         why: String,
@@ -190,8 +192,11 @@ impl HttpService for Connector {
                 Err(HttpError::new(HttpErrorKind::Request, why))
             }
         }?;
-        self.shared.answered.store(true, Ordering::Relaxed);
-        call.note(Met::Status(answer.status().as_u16()));
+        self.shared.answered.fetch_or(!of_instance, Ordering::Relaxed);
+        call.note(match of_instance && !answer.status().is_success() {
+            true => Met::NoCredentials,
+            false => Met::Status(answer.status().as_u16()),
+        });
         let answer: http::Response<reqwest::Body> = answer.into();
         let (parts, body) = answer.into_parts();
         if parts.status == StatusCode::NOT_IMPLEMENTED {
@@ -208,10 +213,13 @@ impl Connector {
         let unsent = error.is_connect();
         let never = unsent && !self.shared.answered.load(Ordering::Relaxed);
         let hopeless = of_instance || never && self.shared.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= FIRST_TRIES;
-        call.note(Met::Nothing {
-            why: innermost(&error),
-            unsent,
-            hopeless,
+        call.note(match of_instance {
+            true => Met::NoCredentials,
+            false => Met::Nothing {
+                why: innermost(&error),
+                unsent,
+                hopeless,
+            },
         });
         // What can be done again is told to be; `put` does it by itself, and its client never tries twice.
         let kind = if hopeless {

@@ -5,11 +5,11 @@ use std::path::Path;
 use ibid_chunk::Settings;
 use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository, check_memory};
 use ibid_storage::{Local, Storage};
-use ibid_terminal::path_text;
+use ibid_terminal::{escape, path_text};
 
 use super::open::{Context, Opened};
 use super::password;
-use super::place;
+use super::place::{self, Place};
 use crate::args::{InitArgs, InitSettings, LikeArgs, PasswordArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
@@ -86,9 +86,10 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             refuse_other_files(path).or_else(|refused| refuse_existing().and(Err(refused)))?;
         }
         Some(_) => {
-            let storage = context.open_place()?.storage();
+            let place = context.open_place()?;
+            let storage = place.storage();
             refuse_existing(&*storage)?;
-            refuse_other_objects(&*storage).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
+            refuse_other_objects(&place).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
             options.pack_size = settings.pack.unwrap_or(PACK_ON_SERVERS);
         }
     }
@@ -168,19 +169,18 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     Ok(options)
 }
 
-/// Refuses a place at a server with other objects in it. Accepts those of an interrupted `init`.
-fn refuse_other_objects(storage: &dyn Storage) -> Result<()> {
-    let mut found = None;
-    storage.list("", &mut |name, _| {
-        if !name.is_in("keys") {
-            found.get_or_insert(name);
-        }
-    })?;
-    match found {
+/// Refuses a place at a server with other objects in it. Accepts the keys of an interrupted `init`.
+fn refuse_other_objects(place: &Place) -> Result<()> {
+    // As many as a page of a list has: a bucket may have millions.
+    const PEEKED: usize = 1000;
+    let Place::Server(server) = place else { return Ok(()) };
+    let found = server.peek(PEEKED)?;
+    match found.iter().find(|name| !name.starts_with("keys/")) {
         None => Ok(()),
         Some(name) => Err(Failure::Fatal(format!(
-            "{} is not empty: it has {name}. Choose another prefix",
-            storage.location()
+            "{} is not empty: it has {}. Choose another prefix",
+            place.location(),
+            escape(name.as_bytes())
         ))),
     }
 }

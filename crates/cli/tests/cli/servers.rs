@@ -129,10 +129,13 @@ fn two_that_create_one_repository_have_the_same_and_another_is_not_touched() {
         again.code == 1 && again.err.contains("there is a repository in s3://bucket/home"),
         "{again:?}"
     );
-    remote.server.set("bucket", "photos/2026/cat", Some(vec![1]));
+    remote.server.set("bucket", "photos/2026/Cat.JPG", Some(vec![1]));
     let taken = remote.run_in("bucket/photos", &["init", CHEAP[0], CHEAP[1]]);
     assert!(
-        taken.code == 1 && taken.err.contains("s3://bucket/photos is not empty: it has 2026/cat"),
+        taken.code == 1
+            && taken
+                .err
+                .contains("s3://bucket/photos is not empty: it has 2026/Cat.JPG"),
         "{taken:?}"
     );
     let none = remote.run_in("bucket/none", &["snapshots"]);
@@ -180,6 +183,14 @@ fn what_is_wrong_with_a_server_is_said_in_one_line_with_what_to_do() {
         .env("AWS_ACCESS_KEY_ID", "stolen")
         .env("AWS_SECRET_ACCESS_KEY", "guessed");
     said(run(&mut command), &["the server answers 403", "Check the credentials"]);
+    let mut command = remote.home.ibid(["snapshots"]);
+    command
+        .env("IBID_REPO", "s3://bucket/home")
+        .env("AWS_ENDPOINT_URL", remote.server.endpoint());
+    said(
+        run(&mut command),
+        &["no credentials were found", "Check the credentials"],
+    );
     remote.server.faults().always(Some(Fault::Refuse(400)));
     said(
         remote.run(&["backup", "tree"]),

@@ -127,7 +127,6 @@ fn what_does_not_pass_is_said_at_once_and_in_words() {
             place.read_at(&name("object"), 1, &mut [0; 2]).unwrap_err(),
             place.size(&name("object")).unwrap_err(),
             place.list("", &mut |_, _| ()).unwrap_err(),
-            place.settle(&name("object")).unwrap_err(),
             place.delete(&name("object")).unwrap_err(),
         ];
         server.faults().always(None);
@@ -239,7 +238,7 @@ fn a_slow_connection_is_not_given_up_as_long_as_it_moves() {
 /// A row of calls, each beside a map; what is listed at the end, and what is read, is what was acknowledged.
 #[test]
 fn in_bad_weather_nothing_is_lost_and_no_byte_is_wrong() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let server = Server::start();
         let place = storage(&server, "bucket/place");
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
@@ -261,13 +260,14 @@ fn in_bad_weather_nothing_is_lost_and_no_byte_is_wrong() {
                     }
                 }
                 3 => {
+                    // What was sent twice may be done once more, later. So repositories use no name again.
+                    std::thread::sleep(Duration::from_millis(150));
                     let known = model.remove(&text);
                     match place.delete(&object) {
                         Ok(()) => {}
                         Err(error) => assert!(known.is_none() && error.kind() == ErrorKind::NotFound, "{error}"),
                     }
-                    // What was sent twice may be done once more, later. So repositories use no name again.
-                    std::thread::sleep(Duration::from_millis(320));
+                    std::thread::sleep(Duration::from_millis(150));
                 }
                 _ => match (place.get(&object, u64::MAX), model.get(&text)) {
                     (Ok(found), Some(expected)) => assert!(found == *expected, "seed {seed}, step {step}"),

@@ -147,6 +147,11 @@ impl Ahead {
         self.changed.notify_all();
     }
 
+    /// Fetches nothing more but what is asked for.
+    pub(crate) fn give_up(&self) {
+        self.lock().waiting.clear();
+    }
+
     /// Fetches what is planned, until it is closed and nothing is left.
     pub(crate) fn fetch(&self, files: &Files) {
         let mut state = self.lock();

@@ -112,7 +112,11 @@ impl Task<'_> {
                 ahead,
             };
             let planner = Planner::new(shared, groups, root.clone(), destination, owners);
-            planner.run(&listing, single.as_deref())
+            let planned = planner.run(&listing, single.as_deref());
+            if let (Some(ahead), Err(_)) = (ahead, &planned) {
+                ahead.give_up();
+            }
+            planned
         });
         let (mut summary, lost) = progress.into_summary()?;
         result?;
