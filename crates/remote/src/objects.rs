@@ -216,12 +216,14 @@ impl ObjectStorage {
     ) -> Result<(), Received> {
         let mut stream = answer.into_stream();
         let mut rest = length;
-        while let Some(bytes) = self.run(call, stream.next()) {
-            let bytes = bytes.map_err(Received::Failed)?;
-            rest = rest.checked_sub(bytes.len()).ok_or(Received::Length)?;
-            each(&bytes);
-        }
-        if rest > 0 { Err(Received::Length) } else { Ok(()) }
+        self.run(call, async {
+            while let Some(bytes) = stream.next().await {
+                let bytes = bytes.map_err(Received::Failed)?;
+                rest = rest.checked_sub(bytes.len()).ok_or(Received::Length)?;
+                each(&bytes);
+            }
+            if rest > 0 { Err(Received::Length) } else { Ok(()) }
+        })
     }
 
     fn received_wrong(&self, operation: Operation, name: &Name, call: &Call, wrong: Received, length: usize) -> Error {
@@ -417,6 +419,10 @@ impl Storage for ObjectStorage {
         let path = self.path(name.as_str());
         self.run(&call, self.repeating.delete(&path))
             .map_err(|error| self.fail(Operation::Delete, Some(name), &call, error))
+    }
+
+    fn tells_absence(&self) -> bool {
+        false
     }
 
     fn location(&self) -> String {

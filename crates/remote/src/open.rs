@@ -53,14 +53,6 @@ const REGION: &str = "us-east-1";
 /// [`Unsupported`](ErrorKind::Unsupported) if settings fit no server, and [`Io`](ErrorKind::Io) if the region can't be
 /// found.
 pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error> {
-    open_with(address, options, &|name| std::env::var(name).ok())
-}
-
-fn open_with(
-    address: &Address,
-    options: &Options,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<ObjectStorage, Error> {
     let fail = |kind, found: String| Error::new(kind, Operation::Open, None, address.to_string()).with_found(found);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -72,7 +64,8 @@ fn open_with(
     let certificates = certificates
         .map_err(|why| fail(ErrorKind::Io, why))?
         .unwrap_or_default();
-    let profile = Profile::named(options.profile.as_deref(), variable);
+    let variable = |name: &str| std::env::var(name).ok();
+    let profile = Profile::named(options.profile.as_deref(), &variable);
     let settings = match address.service() {
         Service::S3 => profile
             .settings()
@@ -109,7 +102,7 @@ fn open_with(
 
     let credentials = match address.service() {
         Service::S3 => {
-            of_s3(options, profile, &settings, variable).map_err(|why| fail(ErrorKind::PermissionDenied, why))?
+            of_s3(options, profile, &settings, &variable).map_err(|why| fail(ErrorKind::PermissionDenied, why))?
         }
         _ => None,
     };

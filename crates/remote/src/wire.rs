@@ -1,7 +1,6 @@
 //! Requests over HTTP: counted, no faster than is allowed, and given up when nothing moves any more.
 
 use std::fmt;
-use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +22,7 @@ use crate::requests::{Counters, Kind};
 /// How often it is tried to reach a server that has never answered: its address may be wrong.
 const FIRST_TRIES: u32 = 3;
 /// What has this address tells programs on a rented machine who they are. Elsewhere nothing has it.
-const INSTANCE: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+const INSTANCE: &str = "169.254.169.254";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 tokio::task_local! {
@@ -166,7 +165,7 @@ impl HttpService for Connector {
             .request(Kind::of(request.method(), request.uri()), again);
 
         let (parts, body) = request.into_parts();
-        let of_instance = parts.uri.host() == Some(&INSTANCE.to_string());
+        let of_instance = parts.uri.host() == Some(INSTANCE);
         let url = parts.uri.to_string();
         let url = url
             .parse()
@@ -268,7 +267,7 @@ impl fmt::Display for Stalled {
 
 impl std::error::Error for Stalled {}
 
-/// When bytes of a request were taken last.
+/// When bytes of a request were taken last, or will be.
 #[derive(Debug)]
 struct Moved(Mutex<Instant>);
 
@@ -283,8 +282,8 @@ impl Moved {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    fn set(&self, at: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     /// Ends when nothing has moved for so long.
@@ -327,11 +326,11 @@ impl<B> Moving<B> {
         }
     }
 
-    /// Notes that something passes.
-    fn passes(&mut self) {
+    /// Notes when something passes.
+    fn passes(&mut self, at: Instant) {
         self.stalls = None;
         if let Way::Up(moved) = &self.way {
-            moved.now();
+            moved.set(at);
         }
     }
 }
@@ -350,7 +349,6 @@ where
         let this = &mut *self;
         if let Some((_, passes)) = &mut this.held {
             ready!(passes.as_mut().poll(context));
-            this.passes();
             return Poll::Ready(this.held.take().map(|(frame, _)| Ok(frame)));
         }
         match Pin::new(&mut this.body).poll_frame(context) {
@@ -362,10 +360,12 @@ where
                 };
                 this.shared.counters.moved(bytes, matches!(this.way, Way::Up(_)));
                 if let Some(passes) = pace.take(bytes) {
+                    // What waits for its turn does not stall.
+                    this.passes(passes);
                     this.held = Some((frame, Box::pin(tokio::time::sleep_until(passes))));
                     return self.poll_frame(context);
                 }
-                this.passes();
+                this.passes(Instant::now());
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {

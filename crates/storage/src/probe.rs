@@ -366,7 +366,8 @@ impl Probe<'_> {
             }
             self.storage.delete(&name)?;
             let gone = [self.storage.get(&name, u64::MAX).err(), self.storage.size(&name).err()];
-            for error in gone {
+            let deleted = self.storage.delete(&name).err();
+            for error in gone.into_iter().chain(self.storage.tells_absence().then_some(deleted)) {
                 match error {
                     Some(error) if error.kind() == ErrorKind::NotFound => {}
                     Some(error) => return Err(error.into()),

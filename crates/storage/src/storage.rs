@@ -93,17 +93,23 @@ pub trait Storage: Send + Sync {
     /// moment. Call this before you acknowledge anything that relies on such an object.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none; but a storage in which what is seen is durable may
-    /// return `Ok` without a look. After any other error the object may be durable or not; the call can be repeated.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, unless the storage [does not
+    /// look](Storage::tells_absence). After any other error the object may be durable or not; the call can be repeated.
     fn settle(&self, name: &Name) -> Result<(), Error>;
 
     /// Removes the object. When it returns `Ok` the removal is durable.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too; but a storage that
-    /// would have to ask once more for that, as object stores would, may return `Ok`.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is none, and its absence is durable too, unless the storage
+    /// [does not look](Storage::tells_absence).
     /// After any other error the object may be there or not; the call can be repeated.
     fn delete(&self, name: &Name) -> Result<(), Error>;
+
+    /// Returns whether [`settle`](Storage::settle) and [`delete`](Storage::delete) tell that there is no such object. A
+    /// server would have to be asked once more for that. By default they do; otherwise they return `Ok`.
+    fn tells_absence(&self) -> bool {
+        true
+    }
 
     /// Returns the name of this storage for messages: `folder /srv/backup`.
     fn location(&self) -> String;
@@ -155,6 +161,9 @@ macro_rules! forward {
             }
             fn is_remote(&self) -> bool {
                 (**self).is_remote()
+            }
+            fn tells_absence(&self) -> bool {
+                (**self).tells_absence()
             }
         }
     )*};

@@ -56,7 +56,9 @@ enum Flaw {
     ReadsShort,
     ListsByPrefix,
     ListsTwice,
+    DeletesWhatIsNotThere,
     KeepsWhatWasDeleted,
+    SettlesWhatIsNotThere,
 }
 
 impl Storage for Wrong {
@@ -109,11 +111,15 @@ impl Storage for Wrong {
     }
 
     fn settle(&self, name: &Name) -> Result<(), Error> {
-        self.inner.settle(name)
+        match self.flaw {
+            Flaw::SettlesWhatIsNotThere => Ok(()),
+            _ => self.inner.settle(name),
+        }
     }
 
     fn delete(&self, name: &Name) -> Result<(), Error> {
         match self.flaw {
+            Flaw::DeletesWhatIsNotThere => self.inner.delete(name).or(Ok(())),
             Flaw::KeepsWhatWasDeleted => self.inner.size(name).map(drop),
             _ => self.inner.delete(name),
         }
@@ -146,7 +152,9 @@ fn every_flaw_is_caught() {
         Flaw::ReadsShort,
         Flaw::ListsByPrefix,
         Flaw::ListsTwice,
+        Flaw::DeletesWhatIsNotThere,
         Flaw::KeepsWhatWasDeleted,
+        Flaw::SettlesWhatIsNotThere,
     ];
     for flaw in flaws {
         assert!(!conforms(wrong(flaw)), "a place that {flaw:?} passes");

@@ -1,6 +1,7 @@
 //! `ibid init`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ibid_chunk::Settings;
 use ibid_repo::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, Error, InitOptions, Repository, check_memory};
@@ -76,7 +77,7 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
     check_memory(context.global.memory)?;
     let network = &context.global.network;
     // Asked before and after: another process may be creating it, and its files look unrelated until then.
-    match place::address(path, network)? {
+    let server = match place::address(path, network)? {
         None => {
             let refuse_existing = || match Local::open(path) {
                 Ok(storage) => refuse_existing(&storage),
@@ -84,6 +85,7 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             };
             refuse_existing()?;
             refuse_other_files(path).or_else(|refused| refuse_existing().and(Err(refused)))?;
+            None
         }
         Some(_) => {
             let place = context.open_place()?;
@@ -91,8 +93,9 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             refuse_existing(&*storage)?;
             refuse_other_objects(&place).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
             options.pack_size = settings.pack.unwrap_or(PACK_ON_SERVERS);
+            Some(place)
         }
-    }
+    };
     if let Some(like) = like {
         options = options_like(context, options, settings, like)?;
     }
@@ -108,7 +111,13 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             Some(password::ask_for_new_place(context, context.path()?)?)
         }
     };
-    let place = place::create(path, network, &context.servers)?;
+    let place = match server {
+        Some(place) => {
+            place::keeps_what_is_there(&*place.storage())?;
+            place
+        }
+        None => Place::Folder(Arc::new(Local::create(path)?)),
+    };
     let bytes = password.as_ref().map(|password| password.as_slice());
     let repository = Repository::init(place.storage(), bytes, &options)?;
     context.ready(repository, place, password)

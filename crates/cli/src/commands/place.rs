@@ -107,18 +107,8 @@ pub(crate) fn open(path: &Path, network: &NetworkArgs, servers: &Servers) -> Res
     }
 }
 
-/// Opens a storage for a new repository, and makes its folder if it is one.
-pub(crate) fn create(path: &Path, network: &NetworkArgs, servers: &Servers) -> Result<Place> {
-    if address(path, network)?.is_none() {
-        return Ok(Place::Folder(Arc::new(Local::create(path)?)));
-    }
-    let place = open(path, network, servers)?;
-    keeps_what_is_there(&*place.storage())?;
-    Ok(place)
-}
-
 /// Refuses a server that lets a put overwrite: several programs in one repository would lose data.
-fn keeps_what_is_there(storage: &dyn Storage) -> Result<()> {
+pub(crate) fn keeps_what_is_there(storage: &dyn Storage) -> Result<()> {
     let name = format!("keys/probe-{}", ibid_storage::probe::random_tag());
     let name = Name::new(&name).expect("a folder, letters and digits");
     storage.put(&name, &[b"first"])?;

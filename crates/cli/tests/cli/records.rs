@@ -1018,7 +1018,7 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
             unreachable!()
         });
         // It reads on only when it has stored what it read.
-        wait_until("something is stored", || taken.load(Ordering::Relaxed) > 24 << 20);
+        wait_until("something is stored", || taken.load(Ordering::Relaxed) > 60 << 20);
         signal(&child, Signal::KILL);
         child.wait().unwrap();
         let written = writer.join().unwrap();
@@ -1027,7 +1027,7 @@ fn a_killed_load_leaves_the_lines_up_to_some_line() {
         let kept = scanned(&home, &["--namespace", "piped", "--in-order"]);
         assert!(kept.len() < written, "{} of {written}", kept.len());
         // With `sync`, the data synced every few megabytes must be there.
-        assert!(durability != "sync" || kept.len() > 1500, "{}", kept.len());
+        assert!(durability != "sync" || kept.len() > 10_000, "{}", kept.len());
         for (number, record) in kept.iter().enumerate() {
             assert_eq!(record["key"], format!("{number:06}"), "{durability}");
         }

@@ -235,6 +235,27 @@ fn a_slow_connection_is_not_given_up_as_long_as_it_moves() {
     assert_eq!(place.requests().again, 0);
 }
 
+/// Two pieces of 256 KiB at once, which take longer than nothing may move.
+#[test]
+fn what_waits_for_its_turn_does_not_stall() {
+    let server = Server::start();
+    let place = storage_with(&server, "bucket/place", &options().upload(Some(200_000)));
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let place = &place;
+            scope.spawn(move || place.put(&name(&format!("{number}")), &[&vec![7; 256 << 10]]).unwrap());
+        }
+    });
+    assert_eq!(
+        (
+            server.keys("bucket").len(),
+            place.requests().put,
+            place.requests().again
+        ),
+        (2, 2, 0)
+    );
+}
+
 /// A row of calls, each beside a map; what is listed at the end, and what is read, is what was acknowledged.
 #[test]
 fn in_bad_weather_nothing_is_lost_and_no_byte_is_wrong() {

@@ -99,7 +99,7 @@ impl Repository {
             let id = new_id();
             let bytes = index_file::merge(&self.files.keys, id, state.number, files, is_kept)
                 .map_err(Error::damaged("the merged index"))?;
-            self.files.storage.put(&name_in(folder::INDEX, id), &[&bytes])?;
+            self.files.put_copied(folder::INDEX, id, &bytes)?;
         }
         for id in ids {
             self.delete_if_there(&name_in(folder::INDEX, *id))?;
@@ -167,9 +167,9 @@ impl Repository {
             let bytes = sketches
                 .encode(&self.files.keys, id)
                 .map_err(Error::damaged("the new sketches"))?;
-            match self.files.storage.put(&name_in(folder::SKETCHES, id), &[&bytes]) {
+            match self.files.put_copied(folder::SKETCHES, id, &bytes) {
                 // They are optional, and this frees space.
-                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace => {}
                 put => put?,
             }
         }

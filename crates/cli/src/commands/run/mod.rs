@@ -181,11 +181,7 @@ impl Runner<'_> {
             args.by_profile = true;
         }
         let mut context = Context::new(cli.global);
-        if full {
-            context.out = Out::new(false, false);
-        } else {
-            context.out = Out::catching();
-        }
+        context.out = if full { Out::new(false, false) } else { Out::catching() };
         context.out.servers = context.servers.clone();
         let result = super::dispatch(&mut context, cli.command);
         let result = result.and_then(|outcome| {
