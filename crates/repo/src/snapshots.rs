@@ -175,9 +175,7 @@ impl Repository {
         let mut found = Vec::new();
         let listed = self.files.list(folder::SNAPSHOTS)?;
         if let Some(copies) = &self.files.copies {
-            copies.retain(folder::SNAPSHOTS, |id| {
-                listed.binary_search_by_key(&id, |(id, _)| *id).is_ok()
-            });
+            copies.retain_listed(folder::SNAPSHOTS, &listed);
         }
         for (id, file_size) in listed {
             match self.files.read_snapshot(id, file_size) {

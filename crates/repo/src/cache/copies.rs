@@ -128,6 +128,11 @@ impl Copies {
         let _ = std::fs::remove_file(self.path(folder, id));
     }
 
+    /// Deletes the copies of files that are not among these, ascending by their ids.
+    pub(crate) fn retain_listed(&self, folder: &str, listed: &[(FileId, u64)]) {
+        self.retain(folder, |id| listed.binary_search_by_key(&id, |(id, _)| *id).is_ok());
+    }
+
     /// Deletes the copies of files in this folder that are not there any more, and what killed processes
     /// have left behind.
     pub(crate) fn retain(&self, folder: &str, is_there: impl Fn(FileId) -> bool) {

@@ -298,16 +298,18 @@ impl Sources {
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
         let listed_ids: HashSet<FileId> = listed.iter().map(|(id, _)| *id).collect();
         let runs_may_be_outdated = !covered.is_subset(&listed_ids);
+        let index_bytes = listed.iter().map(|(_, size)| size).sum();
+        let uncovered: Vec<_> = listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect();
         if let Some(copies) = &repository.files.copies {
-            copies.retain(folder::INDEX, |id| listed_ids.contains(&id) && !covered.contains(&id));
+            copies.retain_listed(folder::INDEX, &uncovered);
         }
         Ok(Sources {
             damaged: state.damaged.iter().map(DamagedFile::of_log).collect(),
             state,
             runs,
-            index_bytes: listed.iter().map(|(_, size)| size).sum(),
+            index_bytes,
             listed: listed_ids,
-            files: listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect(),
+            files: uncovered,
             untrusted: Vec::new(),
             may_vanish,
             runs_may_be_outdated,

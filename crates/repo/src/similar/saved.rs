@@ -295,11 +295,10 @@ impl Sources {
             absent,
         };
         let covered: HashSet<FileId> = sources.runs.iter().flat_map(|run| run.covers()).copied().collect();
-        if let Some(copies) = &files.copies {
-            let is_listed = |id| listed.binary_search_by_key(&id, |(id, _)| *id).is_ok();
-            copies.retain(folder::SKETCHES, |id| is_listed(id) && !covered.contains(&id));
-        }
         let uncovered: Vec<_> = listed.iter().filter(|(id, _)| !covered.contains(id)).copied().collect();
+        if let Some(copies) = &files.copies {
+            copies.retain_listed(folder::SKETCHES, &uncovered);
+        }
         let bytes: u64 = uncovered.iter().map(|(_, size)| size).sum();
         let limits = repository.index_limits();
         // In memory, each feature takes four bytes beside the index, instead of three in the file.
