@@ -242,7 +242,7 @@ fn s3(builder: AmazonS3Builder, address: &Address, in_the_open: bool) -> AmazonS
 
 fn certificates(file: &Path) -> Result<Vec<reqwest::Certificate>, String> {
     let read = |why: &dyn std::fmt::Display| format!("the certificates in {} can't be read: {why}", file.display());
-    let pem = std::fs::read(file).map_err(|error| read(&error))?;
+    let pem = std::fs::read(file).map_err(|error| read(&innermost(&error)))?;
     let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| read(&innermost(&error)))?;
     match found.is_empty() {
         true => Err(read(&"there are none (expected PEM)")),

@@ -236,10 +236,11 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    match cause.downcast_ref::<std::io::Error>() {
+    let text = cause.to_string();
+    match text.split_once(" (os error ") {
         // Without the number, which says nothing to most.
-        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
-        _ => cause.to_string(),
+        Some((text, _)) => text.to_lowercase(),
+        None => text,
     }
 }
 

@@ -40,9 +40,10 @@ impl Context {
     /// Returns the path or the address of the repository, which may not exist yet.
     pub(crate) fn path(&self) -> Result<&Path> {
         let none_given = "no repository was given. Use --repo PATH, or set IBID_REPO";
+        let what = "a repository is a folder here, or begins with s3://, gs:// or az://";
         match &self.global.repo {
             Some(path) if place::address(path, &self.global.network)?.is_some() => Ok(path),
-            path => local_folder(path.as_deref(), "a repository", none_given),
+            path => local_folder(path.as_deref(), what, none_given),
         }
     }
 
@@ -200,13 +201,13 @@ fn default_cache() -> Option<PathBuf> {
     Some(folder.join("ibid"))
 }
 
-/// Returns the folder that was given for `what`; `none_given` is the error if there is none.
+/// Returns the folder that was given. `what` says what it could have been, `none_given` is the error if there is none.
 pub(crate) fn local_folder<'p>(given: Option<&'p Path>, what: &str, none_given: &str) -> Result<&'p Path> {
     match given {
         // As in `scp` and `rsync`, a colon before any slash means another machine.
         Some(path) if path.iter().next().is_some_and(|first| first.as_bytes().contains(&b':')) => {
             Err(Failure::Usage(format!(
-                "{0} looks like the address of another machine, and {what} is a folder here. \
+                "{0} looks like the address of another machine, and {what}. \
                  If it is a folder, write ./{0}",
                 path_text(path)
             )))

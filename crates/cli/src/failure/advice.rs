@@ -219,6 +219,7 @@ fn on_storage(error: &StorageError) -> &'static str {
 /// Returns the advice for an error of a repository with a server.
 fn on_server(error: &StorageError) -> &'static str {
     match error.kind() {
+        ErrorKind::Io if error.operation() == Operation::Open => "Check the options, then run the command again.",
         ErrorKind::NotFound => "Check the address, and run `ibid check`.",
         ErrorKind::PermissionDenied => {
             "Check the credentials, what they allow, and the clock of this machine (docs/remote.md)."

@@ -59,7 +59,7 @@ fn certificates_that_are_none_are_said_to_be() {
     assert!(
         error
             .to_string()
-            .contains("certificates.pem can't be read: No such file"),
+            .contains("certificates.pem can't be read: no such file or directory"),
         "{error}"
     );
     std::fs::write(&file, "no certificate").unwrap();

@@ -95,7 +95,7 @@ fn silence_the_engine() {
 
 fn place(args: &StoreArgs) -> Result<&Path> {
     let none_given = "no store of records was given. Use --store DIR, or set IBID_STORE";
-    local_folder(args.store.as_deref(), "a store of records", none_given)
+    local_folder(args.store.as_deref(), "a store of records is a folder here", none_given)
 }
 
 /// Whether the folder exists and is not empty.
