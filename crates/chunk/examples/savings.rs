@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use ibid_chunk::{Chunker, Equal, Mode, SeqCdcSettings, Settings, chunks};
 
-#[path = "../tests/data/mod.rs"]
+#[path = "../tests/chunk/data/mod.rs"]
 mod data;
 
 const VERSIONS: usize = 10;

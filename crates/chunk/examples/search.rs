@@ -8,7 +8,7 @@
 
 use ibid_chunk::{Chunker, Equal, Mode, SIZE_MAX_MOST, SIZE_MIN_LEAST, SeqCdcSettings, Settings, chunks};
 
-#[path = "../tests/data/mod.rs"]
+#[path = "../tests/chunk/data/mod.rs"]
 mod data;
 
 fn main() {

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings, chunks};
 
-#[path = "../tests/data/mod.rs"]
+#[path = "../tests/chunk/data/mod.rs"]
 mod data;
 
 /// A contestant: its name, and a function that cuts all of the data and returns the number of

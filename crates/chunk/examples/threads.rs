@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use ibid_chunk::{Chunker, Settings, chunks, for_each_chunk};
 
-#[path = "../tests/data/mod.rs"]
+#[path = "../tests/chunk/data/mod.rs"]
 mod data;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "an allocator that counts can be written in no other way")]
 
+#[path = "format/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -5,7 +5,7 @@
 //! cargo run -p ibid-record --example write_store_fixtures -- target/fixtures
 //! ```
 
-#[path = "../tests/fixtures/content.rs"]
+#[path = "../tests/record/content.rs"]
 mod content;
 
 use std::error::Error;

@@ -6,7 +6,7 @@
 //! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure.
 //! `IBID_NATS_ROUNDS=50` kills more often.
 
-#[path = "../common/mod.rs"]
+#[path = "../record/common/mod.rs"]
 mod common;
 mod ports;
 mod servers;
