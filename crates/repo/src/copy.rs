@@ -134,7 +134,7 @@ impl Repository {
         let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
         let mut copying = Copying {
             source: self,
-            reader: self.bulk_reader(&self.loaded()?),
+            reader: self.bulk_reader_ahead(&self.loaded()?),
             destination,
             there,
             here,
@@ -249,7 +249,7 @@ impl Copying<'_> {
             // A prune of the source may have moved what was to be read.
             Err(error) if is_of_reading(&error) => {
                 self.source.refresh();
-                self.reader = self.source.bulk_reader(&self.source.loaded()?);
+                self.reader = self.source.bulk_reader_ahead(&self.source.loaded()?);
                 self.store(source)
             }
             stored => stored,

@@ -19,6 +19,11 @@ use crate::{Error, Result};
 /// seal, so all take less than a tenth of a second.
 const EXCESS_MAX: u64 = 64 << 10;
 
+/// Part of a pack that is read with its trailer, where the storage is far: one in so many bytes, and at least these.
+/// Most directories are smaller.
+const DIRECTORY_SHARE: u64 = 256;
+const DIRECTORY_MIN: u64 = 4 << 10;
+
 /// The storage of a repository, and the keys that seal its files.
 pub(crate) struct Files {
     pub(crate) storage: Arc<dyn Storage>,
@@ -193,11 +198,24 @@ impl Files {
                     found: size,
                 })
             })?;
-        let mut trailer = [0; pack::TRAILER as usize];
-        self.storage.read_at(&name, position, &mut trailer)?;
+        // Where each request takes a round trip, the directory comes with its trailer, unless it is unusually large.
+        let with_trailer = match self.storage.is_remote() {
+            true => (size / DIRECTORY_SHARE).max(DIRECTORY_MIN).min(position),
+            false => 0,
+        };
+        let mut end = vec![0; (with_trailer + pack::TRAILER) as usize];
+        self.storage.read_at(&name, position - with_trailer, &mut end)?;
+        let mut trailer = end.split_off(with_trailer as usize);
         let offset = pack::open_trailer(&self.keys, id, size, &mut trailer).map_err(damaged())?;
-        let mut directory = vec![0; (position - offset) as usize];
-        self.storage.read_at(&name, offset, &mut directory)?;
+        let length = (position - offset) as usize;
+        let mut directory = match end.len().checked_sub(length) {
+            Some(before) => end.split_off(before),
+            None => {
+                end.resize(length, 0);
+                self.storage.read_at(&name, offset, &mut end)?;
+                end
+            }
+        };
         pack::open_directory(&self.keys, id, size, offset, &mut directory).map_err(damaged())
     }
 }

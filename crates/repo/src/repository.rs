@@ -534,14 +534,22 @@ impl Repository {
     /// Returns a [`bulk_reader`](Repository::bulk_reader) that fetches ahead if the storage is far. A sixth of its
     /// cache makes room for that.
     pub(crate) fn bulk_reader_ahead(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
-        const ROOM_MAX: u64 = 64 << 20;
         if !self.files.storage.is_remote() {
             return self.bulk_reader(loaded);
         }
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
-        let room = (left / 8).min(ROOM_MAX);
-        let reader = ChunkReader::new(&self.files, loaded.clone(), left / 4 * 3 - room);
-        reader.fetching_ahead(room).looking_again(self)
+        self.reader_ahead(loaded, left / 4 * 3).looking_again(self)
+    }
+
+    /// Returns a reader that caches and fetches ahead about `budget` bytes of frames. It only fetches ahead if the
+    /// storage is far.
+    pub(crate) fn reader_ahead(&self, loaded: &Arc<LoadedIndex>, budget: u64) -> ChunkReader<'_> {
+        const ROOM_MAX: u64 = 64 << 20;
+        if !self.files.storage.is_remote() {
+            return ChunkReader::new(&self.files, loaded.clone(), budget);
+        }
+        let room = (budget / 6).min(ROOM_MAX);
+        ChunkReader::new(&self.files, loaded.clone(), budget - room).fetching_ahead(room)
     }
 
     /// Returns how many threads can read frames at once with the memory that is left beside a

@@ -5,7 +5,7 @@ use std::io::Read;
 use ibid_format::content::{Content, Item};
 
 use crate::read::ChunkReader;
-use crate::tree::Items;
+use crate::tree::PlannedItems;
 use crate::{Error, Monitor, ProgressCounters, Result};
 
 /// The bytes of a file, in order. Each chunk is verified before any byte of it is passed on, and there
@@ -15,8 +15,8 @@ pub(super) struct Contents<'r> {
     pub(super) length: u64,
     /// Why a read failed.
     pub(super) failure: Option<Error>,
-    items: Items<'r>,
-    reader: &'r ChunkReader<'r>,
+    items: PlannedItems<'r>,
+    data: &'r ChunkReader<'r>,
     monitor: &'r Monitor,
     chunk: Vec<u8>,
     /// Bytes of the chunk that were passed on.
@@ -26,12 +26,18 @@ pub(super) struct Contents<'r> {
 }
 
 impl<'r> Contents<'r> {
-    pub(super) fn new(reader: &'r ChunkReader<'r>, content: &Content, monitor: &'r Monitor) -> Contents<'r> {
+    /// `trees` reads lists of chunks, `data` the chunks.
+    pub(super) fn new(
+        trees: &'r ChunkReader<'r>,
+        data: &'r ChunkReader<'r>,
+        content: &Content,
+        monitor: &'r Monitor,
+    ) -> Contents<'r> {
         Contents {
             length: content.length,
             failure: None,
-            items: Items::new(reader, content),
-            reader,
+            items: PlannedItems::new(trees, data, content, 0..u64::MAX),
+            data,
             monitor,
             chunk: Vec::new(),
             passed: 0,
@@ -44,11 +50,11 @@ impl<'r> Contents<'r> {
         self.monitor.check_cancelled()?;
         match self.items.next().transpose()? {
             None => return Ok(false),
-            Some(Item::Hole { length }) => self.hole = length,
-            Some(Item::Chunk { id, length }) => {
+            Some((_, Item::Hole { length })) => self.hole = length,
+            Some((_, Item::Chunk { id, length })) => {
                 self.chunk.clear();
                 self.passed = 0;
-                self.reader.read(&id, length, &mut self.chunk)?;
+                self.data.read(&id, length, &mut self.chunk)?;
             }
         }
         Ok(true)

@@ -15,7 +15,7 @@ mod zip;
 
 use std::io::{Error as IoError, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use contents::Contents;
 use ibid_format::tree::{EntryKind, TreeEntry};
@@ -23,7 +23,7 @@ use ibid_format::tree::{EntryKind, TreeEntry};
 use crate::index::IdMap;
 use crate::read::ChunkReader;
 use crate::scratch::{Scratch, Texts, inode_id};
-use crate::tree::{Found, TreeStep, TreeWalk, clean};
+use crate::tree::{Found, PLANNED_BYTES, PLANNED_CHUNKS, PlannedFrames, TreeStep, TreeWalk, clean};
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, SnapshotPath, Warning};
 
 /// Format of an archive.
@@ -109,7 +109,7 @@ impl Repository {
     ) -> Result<ArchiveSummary> {
         let trees = self.tree_reader()?;
         let loaded = self.loaded()?;
-        let data = self.bulk_reader(&loaded);
+        let data = self.bulk_reader_ahead(&loaded);
         let writer = match format {
             ArchiveFormat::Tar => Writer::Tar(tar::TarWriter::new(out)),
             ArchiveFormat::Zip => Writer::Zip(Box::new(zip::ZipWriter::new(out, &self.scratch()))),
@@ -117,35 +117,13 @@ impl Repository {
         let mut archive = Archive {
             repository: self,
             info: at.snapshot,
+            trees: &trees,
             data: &data,
             first_names: FirstNames::new(&self.scratch()),
             writer,
             summary: ArchiveSummary::default(),
         };
-        let listing = match self.find(&trees, at)? {
-            Found::Root(listing) => Some(listing),
-            Found::Entry(entry) => match entry.kind {
-                EntryKind::Directory(listing) => Some(listing),
-                _ => {
-                    archive.entry(&clean(&at.path), &entry.name, &entry)?;
-                    None
-                }
-            },
-        };
-        if let Some(listing) = listing {
-            let base = clean(&at.path);
-            let mut walk = TreeWalk::new(&trees, &listing);
-            while let Some(step) = walk.next() {
-                self.monitor.check_cancelled()?;
-                if let TreeStep::Entry(entry) = step? {
-                    let path = walk.path();
-                    archive.entry(&base.join(path), path.as_os_str().as_bytes(), &entry)?;
-                    if let EntryKind::Directory(listing) = &entry.kind {
-                        walk.descend(listing);
-                    }
-                }
-            }
-        }
+        data.while_fetching(|| archive.all(at))?;
         let summary = archive.summary;
         match archive.writer {
             Writer::Tar(tar) => tar.finish().map_err(failed_write)?,
@@ -158,20 +136,81 @@ impl Repository {
 struct Archive<'a> {
     repository: &'a Repository,
     info: &'a SnapshotInfo,
+    trees: &'a ChunkReader<'a>,
     data: &'a ChunkReader<'a>,
     first_names: FirstNames,
     writer: Writer<'a>,
     summary: ArchiveSummary,
 }
 
-impl Archive<'_> {
+/// An entry that is to be written.
+struct Coming {
+    /// Its path below the directory that is written.
+    path: PathBuf,
+    entry: Box<TreeEntry>,
+}
+
+/// Entries whose frames are planned.
+#[derive(Default)]
+struct Group<'a> {
+    entries: Vec<Coming>,
+    bytes: u64,
+    items: usize,
+    /// Released with the group.
+    frames: Option<PlannedFrames<'a>>,
+}
+
+impl<'a> Archive<'a> {
+    fn all(&mut self, at: &SnapshotPath<'_>) -> Result<()> {
+        let base = clean(&at.path);
+        let listing = match self.repository.find(self.trees, at)? {
+            Found::Root(listing) => listing,
+            Found::Entry(entry) => match entry.kind {
+                EntryKind::Directory(listing) => listing,
+                _ => return self.entry(&base, &entry.name, &entry),
+            },
+        };
+        let mut walk = TreeWalk::new(self.trees, &listing);
+        let (mut first, mut second) = (Group::default(), Group::default());
+        let result = loop {
+            let step = match walk.next() {
+                None => break Ok(()),
+                Some(Err(error)) => break Err(error),
+                Some(Ok(TreeStep::Leave)) => continue,
+                Some(Ok(TreeStep::Entry(entry))) => entry,
+            };
+            if let EntryKind::Directory(listing) = &step.kind {
+                walk.descend(listing);
+            }
+            second.push(walk.path().to_path_buf(), step);
+            if !self.data.fetches_ahead() || second.is_full() {
+                second.plan(self.data);
+                self.group(&base, &first)?;
+                first = std::mem::take(&mut second);
+            }
+        };
+        second.plan(self.data);
+        self.group(&base, &first)?;
+        self.group(&base, &second)?;
+        result
+    }
+
+    fn group(&mut self, base: &Path, group: &Group<'a>) -> Result<()> {
+        for Coming { path, entry } in &group.entries {
+            self.repository.monitor.check_cancelled()?;
+            self.entry(&base.join(path), path.as_os_str().as_bytes(), entry)?;
+        }
+        Ok(())
+    }
+
     /// Writes one entry under `name`. `path` is its path in the snapshot, for messages.
     fn entry(&mut self, path: &Path, name: &[u8], entry: &TreeEntry) -> Result<()> {
         let content = match &entry.kind {
             EntryKind::File(content) => Some(content),
             _ => None,
         };
-        let mut contents = content.map(|content| Contents::new(self.data, content, &self.repository.monitor));
+        let mut contents =
+            content.map(|content| Contents::new(self.trees, self.data, content, &self.repository.monitor));
         let written = match &mut self.writer {
             Writer::Tar(tar) => self
                 .first_names
@@ -208,6 +247,30 @@ impl Archive<'_> {
             _ => self.summary.others += 1,
         }
         Ok(())
+    }
+}
+
+impl<'a> Group<'a> {
+    fn push(&mut self, path: PathBuf, entry: Box<TreeEntry>) {
+        if let EntryKind::File(content) = &entry.kind {
+            self.bytes = self.bytes.saturating_add(content.length);
+            self.items += content.items.len();
+        }
+        self.entries.push(Coming { path, entry });
+    }
+
+    fn is_full(&self) -> bool {
+        const ENTRIES_MAX: usize = 256;
+        self.entries.len() >= ENTRIES_MAX || self.bytes >= PLANNED_BYTES || self.items >= PLANNED_CHUNKS
+    }
+
+    /// Plans the frames of the files, but for those of large ones, which are planned while they are written.
+    fn plan(&mut self, data: &'a ChunkReader<'a>) {
+        let contents = self.entries.iter().filter_map(|coming| match &coming.entry.kind {
+            EntryKind::File(content) if content.depth == 0 && content.length <= PLANNED_BYTES => Some(content),
+            _ => None,
+        });
+        self.frames = Some(PlannedFrames::new(data, contents.flat_map(|content| &content.items)));
     }
 }
 

@@ -9,7 +9,7 @@ use ibid_format::FileId;
 
 use super::report::{FAULTS_MAX, Fault};
 use crate::index::{Frame, Index, LoadedIndex, NumberSet, Place};
-use crate::read::ChunkReader;
+use crate::read::{ChunkReader, REQUESTS};
 use crate::scratch::{Bits, Scratch};
 use crate::threads::{cores, scope, spawn};
 use crate::{Error, Monitor, Repository, Result};
@@ -162,8 +162,13 @@ impl Checking<'_> {
                 .get_or_insert(error);
             stop();
         };
-        let cores = cores();
-        let threads = cores.min(8).min(self.repository.readers_max(self.loaded));
+        // Where the storage is far, threads wait for it.
+        let wanted = if self.repository.files.storage.is_remote() {
+            REQUESTS
+        } else {
+            cores().min(8)
+        };
+        let threads = wanted.min(self.repository.readers_max(self.loaded));
         scope(|scope| {
             for _ in 0..threads {
                 if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {

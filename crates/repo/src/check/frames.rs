@@ -1,6 +1,7 @@
 //! Checks every frame of the packs selected for a complete read: seal, compression, and each chunk
 //! against its id.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use ibid_format::pack::PackSummary;
@@ -22,29 +23,63 @@ struct Reading {
     directory: Option<PackSummary>,
 }
 
+/// Plans frames some time before their turn, where the storage is far.
+#[derive(Default)]
+struct Planning {
+    /// Frames that had their turn, and that were planned.
+    turns: usize,
+    planned: usize,
+}
+
+impl Planning {
+    /// Number of frames that are planned together. At least as many are planned at any time.
+    const GROUP: usize = 512;
+
+    /// Notes that a frame has its turn. Returns frames to plan, if it is time.
+    fn go_on(&mut self, turns: &Turns) -> Result<Option<Vec<u32>>> {
+        self.turns += 1;
+        if self.planned >= self.turns + Planning::GROUP {
+            return Ok(None);
+        }
+        self.planned += 2 * Planning::GROUP;
+        turns.foresee(2 * Planning::GROUP).map(Some)
+    }
+}
+
 impl Checking<'_> {
     /// Reads all frames of the selected packs, in an order in which few frames are decoded twice.
     pub(super) fn frames(&self, plan: Plan, chosen: &[bool]) -> Result<()> {
+        let is_read = |number| {
+            let frame = self.loaded.index.frame(number);
+            chosen[frame.pack as usize] && !self.loaded.index.is_cut_off(&frame)
+        };
         let turns = Turns::new(plan)?;
-        self.side_by_side(
-            || turns.stop(),
-            || {
-                let mut reading = Reading::default();
-                while let Some(turn) = turns.next()? {
-                    if self.monitor.is_cancelled() {
-                        turns.stop();
-                        return Ok(());
-                    }
-                    let frame = self.loaded.index.frame(turn.frame);
-                    if chosen[frame.pack as usize] && !self.loaded.index.is_cut_off(&frame) {
-                        self.frame(&turn, &frame, &mut reading)?;
-                        ProgressCounters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
-                        self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
+        let planning = Mutex::new(Planning::default());
+        let work = || {
+            let mut reading = Reading::default();
+            while let Some(turn) = turns.next()? {
+                if self.monitor.is_cancelled() {
+                    turns.stop();
+                    return Ok(());
+                }
+                if self.reader.fetches_ahead() {
+                    let mut planning = planning.lock().expect("no holder of this lock panics");
+                    if let Some(mut frames) = planning.go_on(&turns)? {
+                        frames.retain(|&number| is_read(number));
+                        self.reader.plan(&frames);
                     }
                 }
-                Ok(())
-            },
-        )
+                if is_read(turn.frame) {
+                    let frame = self.loaded.index.frame(turn.frame);
+                    self.frame(&turn, &frame, &mut reading)?;
+                    ProgressCounters::add(&self.monitor.counters.bytes, u64::from(frame.sealed));
+                    self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
+                    self.reader.release(turn.frame);
+                }
+            }
+            Ok(())
+        };
+        self.reader.while_fetching(|| self.side_by_side(|| turns.stop(), work))
     }
 
     fn frame(&self, turn: &Turn<'_>, frame: &Frame, reading: &mut Reading) -> Result<()> {

@@ -41,7 +41,7 @@ impl Repository {
         let checking = Checking {
             repository: &uncached,
             loaded: &loaded,
-            reader: uncached.bulk_reader(&loaded),
+            reader: uncached.bulk_reader_ahead(&loaded),
             monitor: &self.monitor,
             scratch: uncached.scratch(),
             bytes_read: AtomicU64::new(0),

@@ -104,13 +104,21 @@ struct State {
     first: Array<u32>,
     /// The frame that follows the same one as this does, if any: with `first`, a list.
     next: Array<u32>,
+    taken: Cursor,
+    /// Where the one thread is that goes before the others and reads nothing.
+    foreseen: Cursor,
+    /// Number of frames being read, whose dependents may become ready.
+    reading: usize,
+    stopped: bool,
+}
+
+/// A place in the order.
+#[derive(Default)]
+struct Cursor {
     /// Frames before this number that follow none have had their turn.
     root: u32,
     /// Frames ready to be read, each with those that come after it in its list; the next one last.
     todo: Vec<u32>,
-    /// Number of frames being read, whose dependents may become ready.
-    reading: usize,
-    stopped: bool,
 }
 
 /// A frame being read. Dropping it makes its dependents ready.
@@ -141,8 +149,8 @@ impl Turns {
                 plan,
                 first,
                 next,
-                root: 0,
-                todo: Vec::new(),
+                taken: Cursor::default(),
+                foreseen: Cursor::default(),
                 reading: 0,
                 stopped: false,
             }),
@@ -162,7 +170,7 @@ impl Turns {
             if state.stopped {
                 return Ok(None);
             }
-            if let Some(frame) = state.take()? {
+            if let Some(frame) = state.take(|state| &mut state.taken)? {
                 let named = match state.plan.named.contains(frame) {
                     true => Some(Fingerprint(state.plan.names.get(frame.into())?)),
                     false => None,
@@ -184,6 +192,21 @@ impl Turns {
         }
     }
 
+    /// Returns the frames that one thread would get next after those of the last call, at most so many. Several threads
+    /// get them in about this order.
+    pub(super) fn foresee(&self, count: usize) -> Result<Vec<u32>> {
+        let mut state = self.state();
+        let mut frames = Vec::with_capacity(count);
+        while frames.len() < count
+            && let Some(frame) = state.take(|state| &mut state.foreseen)?
+        {
+            let first = unpacked(state.first.get(frame.into())?);
+            state.foreseen.todo.extend(first);
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+
     /// Stops handing out frames.
     pub(super) fn stop(&self) {
         self.state().stopped = true;
@@ -192,15 +215,16 @@ impl Turns {
 }
 
 impl State {
-    /// Takes the next frame that is ready.
-    fn take(&mut self) -> Result<Option<u32>> {
-        if let Some(frame) = self.todo.pop() {
-            self.todo.extend(unpacked(self.next.get(frame.into())?));
+    /// Takes the next frame that is ready at a cursor.
+    fn take(&mut self, cursor: impl Fn(&mut State) -> &mut Cursor) -> Result<Option<u32>> {
+        if let Some(frame) = cursor(self).todo.pop() {
+            let next = unpacked(self.next.get(frame.into())?);
+            cursor(self).todo.extend(next);
             return Ok(Some(frame));
         }
-        while self.root < self.plan.frames {
-            let frame = self.root;
-            self.root += 1;
+        while cursor(self).root < self.plan.frames {
+            let frame = cursor(self).root;
+            cursor(self).root += 1;
             if self.plan.after.get(frame.into())? == packed(None) {
                 return Ok(Some(frame));
             }
@@ -212,7 +236,7 @@ impl State {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.state();
-        state.todo.extend(self.first);
+        state.taken.todo.extend(self.first);
         state.reading -= 1;
         self.turns.changed.notify_all();
     }
@@ -240,7 +264,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let after = [None, Some(4), None, Some(0), Some(0), Some(3)];
         let turns = Turns::new(plan(&Scratch::tiny(folder.path()), &after)).unwrap();
+        assert_eq!(turns.foresee(4).unwrap(), [0, 3, 5, 4]);
         assert_eq!(order(&turns), [0, 3, 5, 4, 1, 2]);
+        assert_eq!(turns.foresee(4).unwrap(), [1, 2]);
+        assert!(turns.foresee(4).unwrap().is_empty());
     }
 
     #[test]

@@ -51,6 +51,14 @@ pub(crate) struct StoredChunk {
 }
 
 impl Again<'_> {
+    /// Returns the frames to fetch before these chunks are read.
+    fn frames_of(&self, chunks: &[StoredChunk]) -> Vec<u32> {
+        match self.reader.fetches_ahead() {
+            true => self.reader.frames_of(chunks.iter().map(|chunk| &chunk.id)),
+            false => Vec::new(),
+        }
+    }
+
     /// Returns whether chunks may be encoded against the stored chunk in this place.
     pub(crate) fn may_be_base(&self, loaded: &LoadedIndex, place: Place) -> Result<bool> {
         if place.frame >= loaded.index.stored_frames() {
@@ -186,6 +194,7 @@ impl Sending<'_> {
         if self.chunks.is_empty() {
             return Ok(());
         }
+        self.again.reader.plan(&self.again.frames_of(&self.chunks));
         let chunks = SmallFile::Again(std::mem::take(&mut self.chunks));
         let sent = self.batches.add(chunks, std::mem::take(&mut self.bytes));
         self.note(sent)
@@ -198,13 +207,16 @@ pub(super) fn read(job: &Job<'_>, batch: &mut Batch, chunks: &[StoredChunk]) -> 
     let Some(again) = job.again() else {
         return Ok(first..first);
     };
-    for chunk in chunks {
+    let read = chunks.iter().try_for_each(|chunk| {
         let start = batch.data.len();
         again.reader.read(&chunk.id, chunk.length, &mut batch.data)?;
         ProgressCounters::add(&job.monitor.counters.bytes, chunk.length.into());
         batch.bytes_read += u64::from(chunk.length);
         let span = Span::new(start, chunk.length as usize, FileClass::NEW);
         batch.parts.push(Part::Chunk(span));
-    }
-    Ok(first..batch.parts.len())
+        Ok(())
+    });
+    let frames = again.frames_of(chunks);
+    frames.into_iter().for_each(|frame| again.reader.release(frame));
+    read.map(|()| first..batch.parts.len())
 }

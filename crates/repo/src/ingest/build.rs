@@ -17,7 +17,7 @@ use super::checkpoints::{CheckpointOrigin, Checkpointing, Reached};
 use super::compress::Efforts;
 use super::gather::{Channels, Gather};
 use super::groups::DeltaGroups;
-use super::job::Job;
+use super::job::{Job, Source};
 use super::large::{self, Large, LargePart};
 use super::read::{self, Baseline, Event, Input, Outlets};
 use super::store::{self, Stored};
@@ -50,10 +50,21 @@ pub(crate) fn run(
         job.delete_replaced(job.loaded.replaceable_index_files());
     }
     let efforts = Efforts::new();
-    let end = scope(|scope| {
-        let (channels, events) = start(scope, job, &stored, &efforts, input, baseline)?;
-        gather(job, &stored, channels, events, Checkpointing::new(job, origin))
-    });
+    let build = || {
+        scope(|scope| {
+            let (channels, events) = start(scope, job, &stored, &efforts, input, baseline)?;
+            gather(job, &stored, channels, events, Checkpointing::new(job, origin))
+        })
+    };
+    let build = || match &job.bases {
+        Some(bases) => bases.while_fetching(build),
+        None => build(),
+    };
+    let end = match &job.source {
+        Some(Source::Copy(source)) => source.reader.while_fetching(build),
+        Some(Source::Again(again)) => again.reader.while_fetching(build),
+        _ => build(),
+    };
     // All threads have ended: their packs are durable, and any failure is known.
     let failure = stored.failure();
     let listed = stored.write_index(job);
@@ -188,8 +199,10 @@ fn save_sketches(job: &Job<'_>, mut similar: Similar) -> Result<()> {
         )
     });
     // A first backup's sketches are used only by the second one, which can compute them itself
-    // unless there are too many, or they came with frames that were moved.
-    let is_left_to_the_next = moved == 0 && job.loaded.index.stored_frames() == 0 && fits_one_backup(chunks, bytes);
+    // unless there are too many, or they came with frames that were moved, or it would have to fetch everything.
+    let is_near = !job.repository.files.storage.is_remote();
+    let is_first = job.loaded.index.stored_frames() == 0;
+    let is_left_to_the_next = is_near && is_first && moved == 0 && fits_one_backup(chunks, bytes);
     if !job.options.dry_run && !is_left_to_the_next {
         let written = similar.save(&job.repository.files, &job.loaded)?;
         job.count(|tally| tally.written += written);

@@ -13,7 +13,7 @@ use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
 
 use super::fingerprint::Span;
-use super::job::Job;
+use super::job::{Job, Source};
 use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
 use super::moves;
@@ -22,7 +22,7 @@ use super::sampling::{FileClass, FileClasses};
 use super::work::{Batch, Names, Part, SmallFile, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::similar::SketchesOfFrames;
-use crate::tree::{Entries, Items, TreeStep, TreeWalk};
+use crate::tree::{Entries, Items, PlannedFrames, PlannedItems, TreeStep, TreeWalk};
 use crate::{Error, ProgressCounters, Result, Warning};
 
 /// A snapshot of another repository.
@@ -272,9 +272,11 @@ impl LargeCutter<'_> {
     pub(super) fn copied(&mut self, file: CopiedFile) -> StopResult<Box<TreeEntry>> {
         let source = self.job.copy_source();
         let mut chunk = Vec::new();
-        for item in Items::new(source.reader, content_of(&file.entry)) {
+        let is_read = |item: &Item| !(source.shares_ids && is_here(self.job, item));
+        let items = PlannedItems::new(source.reader, source.reader, content_of(&file.entry), 0..u64::MAX);
+        for item in items.planning(&is_read) {
             self.job.monitor.check_cancelled()?;
-            match item? {
+            match item?.1 {
                 hole @ Item::Hole { .. } => self.without_data(hole)?,
                 known if source.shares_ids && is_here(self.job, &known) => self.without_data(known)?,
                 Item::Chunk { id, length } => {
@@ -286,6 +288,22 @@ impl LargeCutter<'_> {
         }
         Ok(Box::new(file.entry))
     }
+}
+
+/// Plans the frames of small files that are read one after another.
+pub(super) fn plan<'j>(job: &'j Job<'_>, files: &[SmallFile]) -> Option<PlannedFrames<'j>> {
+    let source = match &job.source {
+        Some(Source::Copy(source)) if source.reader.fetches_ahead() => source,
+        _ => return None,
+    };
+    let contents = files.iter().filter_map(|file| match file {
+        SmallFile::Copied(file) => Some(content_of(&file.entry)).filter(|content| content.depth == 0),
+        _ => None,
+    });
+    Some(PlannedFrames::new(
+        source.reader,
+        contents.flat_map(|content| &content.items),
+    ))
 }
 
 /// Returns whether nothing of an item has to be read, if ids are the same there and here.

@@ -18,6 +18,8 @@ use crate::read::{Body, ChunkReader};
 use crate::similar::{Base, Similar};
 use crate::{Error, Result};
 
+/// Frames of bases that are fetched together, so that neighbours come with one request.
+const FETCHED_TOGETHER: usize = 16;
 /// Maximum number of frames that a group keeps in memory until they can be read back.
 const PINNED_MAX: usize = 48;
 /// Search for ranges in bases. Sampling one position in 128 is enough to find pages, and takes a
@@ -41,6 +43,8 @@ pub(crate) struct DeltaGroup {
     bases: Vec<Base>,
     /// Frames in memory that might be dropped from the cache before they can be read back.
     pinned: Vec<PinnedFrame>,
+    /// Frames of bases that are not fetched yet, where the storage is far.
+    to_fetch: Vec<u32>,
 }
 
 /// A base of a group.
@@ -100,11 +104,23 @@ impl DeltaGroup {
                 }
             }
             self.bases.push(base);
+            if is_readable && reader.fetches_ahead() && !self.to_fetch.contains(&frame) {
+                self.to_fetch.push(frame);
+            }
+        }
+        if self.to_fetch.len() >= FETCHED_TOGETHER {
+            self.fetch(reader);
         }
     }
 
+    /// Lets `reader` fetch bases before the group is complete, if it fetches ahead.
+    fn fetch(&mut self, reader: &ChunkReader<'_>) {
+        reader.plan(&self.to_fetch);
+        self.to_fetch.clear();
+    }
+
     /// Returns the candidate bases. From now on, the group's chunks can become bases of others.
-    pub(crate) fn close(&mut self, similar: &mut Similar) -> BaseCandidates {
+    pub(crate) fn close(&mut self, similar: &mut Similar, reader: &ChunkReader<'_>) -> BaseCandidates {
         let deepest = self.bases.iter().map(|base| base.depth).max();
         for (place, sketch) in self.chunks.drain(..) {
             similar.add(place, deepest.map_or(0, |depth| depth + 1), &sketch);
@@ -115,19 +131,43 @@ impl DeltaGroup {
             place: base.place,
             depth: base.depth,
         });
-        BaseCandidates {
+        let candidates = BaseCandidates {
             candidates: candidates.collect(),
             pinned: std::mem::take(&mut self.pinned),
-        }
+        };
+        self.fetch(reader);
+        candidates
     }
 }
 
 impl BaseCandidates {
+    /// Returns the frames that hold the bases, each once.
+    fn frames(&self) -> Vec<u32> {
+        let mut frames: Vec<u32> = self.candidates.iter().map(|candidate| candidate.place.frame).collect();
+        frames.sort_unstable();
+        frames.dedup();
+        frames
+    }
+
     /// Reads the useful ranges of the bases for `target` into `prefix` and returns their pieces.
     /// Every chunk is verified.
     ///
     /// Skips bases that are neither stored nor in memory, and bases that can't be read.
     pub(crate) fn read(
+        &self,
+        reader: &ChunkReader<'_>,
+        cover: &mut RangeSelector,
+        target: &[u8],
+        prefix: &mut Vec<u8>,
+    ) -> Result<FoundBases> {
+        let found = self.find(reader, cover, target, prefix);
+        if reader.fetches_ahead() {
+            self.frames().into_iter().for_each(|frame| reader.release(frame));
+        }
+        found
+    }
+
+    fn find(
         &self,
         reader: &ChunkReader<'_>,
         cover: &mut RangeSelector,

@@ -15,6 +15,9 @@ use crate::read::ChunkReader;
 use crate::similar::{self, Similar};
 use crate::threads::{scope, spawn, unbounded};
 
+/// Frames that are planned together, where the storage is far.
+const PLANNED: usize = 256;
+
 /// Loads the sketches of stored chunks, and computes those that no file holds.
 pub(crate) fn load_similar(job: &Job<'_>, bases: &ChunkReader<'_>) -> Result<Similar> {
     let thorough = job.options.similarity == Similarity::Max;
@@ -38,11 +41,17 @@ fn sketch_frames(job: &Job<'_>, reader: &ChunkReader<'_>, frames: &[u32], simila
                     let Some(&frame) = frames.get(at).filter(|_| job.may_read(reader)) else {
                         break;
                     };
+                    if at.is_multiple_of(PLANNED) {
+                        let is_read = |at: &usize| !passed_over[*at];
+                        let group = (at..frames.len()).take(PLANNED).filter(is_read);
+                        reader.plan(&group.map(|at| frames[at]).collect::<Vec<_>>());
+                    }
                     let sketches = if passed_over[at] {
                         Ok(vec![Sketch::default(); job.loaded.index.frame(frame).blobs.into()])
                     } else {
                         sketches_of(job, reader, frame, &mut sketcher)
                     };
+                    reader.release(frame);
                     let failed = sketches.is_err();
                     // The receiver waits for all of them.
                     let _ = seen.send((at, sketches));

@@ -221,7 +221,7 @@ impl<'j> Gather<'j> {
         let open = &mut groups.open[group];
         let frame = std::mem::replace(&mut open.frame, next);
         let bases = match &mut groups.similar {
-            Some(similar) => open.group.close(similar),
+            Some(similar) => open.group.close(similar, groups.bases),
             // There was no new chunk.
             None => return Ok(()),
         };

@@ -94,7 +94,7 @@ impl<'a> Job<'a> {
         let loaded = Arc::new(loaded);
         let bases = (finds_similar && limits.bases > 0).then(|| {
             let budget = limits.bases + limits.bases_lent;
-            let reader = ChunkReader::new(&repository.files, loaded.clone(), budget).comparing_ends_only();
+            let reader = repository.reader_ahead(&loaded, budget).comparing_ends_only();
             reader.cache.for_backup();
             reader
         });

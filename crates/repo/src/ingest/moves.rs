@@ -36,6 +36,9 @@ use crate::{Error, Monitor, Repository, Result};
 /// Bytes by which a frame may be longer in its pack than its chunks are: lists of lengths and bases.
 const LONGER_MAX: u32 = 64 << 10;
 
+/// Frames that are planned together, where the source is far. As many are planned beside them.
+const PLANNED: usize = 256;
+
 /// Chunks of files in the source that a copy needs and the destination lacks.
 pub(crate) struct MissingChunks<'a> {
     there: &'a LoadedIndex,
@@ -221,7 +224,16 @@ pub(super) fn send(
         Err(error) => return Ok(Err(error)),
     };
     let mut on_the_way: VecDeque<Receiver<()>> = VecDeque::new();
-    for number in moves.frames() {
+    let (mut frames, mut planned) = (moves.frames(), VecDeque::new());
+    loop {
+        if planned.len() < PLANNED {
+            let group: Vec<u32> = frames.by_ref().take(PLANNED).collect();
+            source.reader.plan(&group);
+            planned.extend(group);
+        }
+        let Some(number) = planned.pop_front() else {
+            break;
+        };
         if job.monitor.is_cancelled() {
             return Ok(Err(Error::Interrupted));
         }
@@ -273,6 +285,12 @@ fn plan(job: &Job<'_>, source: &CopySource<'_>) -> Result<Moves> {
 
 /// Reads a frame of the source: decodes it, and names its chunks.
 pub(super) fn read(job: &Job<'_>, frames: &mut FrameReader, number: u32, is_base: bool) -> Result<ReadFrame> {
+    let read = read_named(job, frames, number, is_base);
+    job.copy_source().reader.release(number);
+    read
+}
+
+fn read_named(job: &Job<'_>, frames: &mut FrameReader, number: u32, is_base: bool) -> Result<ReadFrame> {
     let reader = job.copy_source().reader;
     let opened = frames.open_anew(reader, number, is_base)?;
     let mut blobs = Vec::new();

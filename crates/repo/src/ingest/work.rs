@@ -195,6 +195,7 @@ fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u
         ..Batch::default()
     };
     batch.data.clear();
+    let _planned = copied::plan(job, &files);
     let mut files = files.into_iter();
     while batch.data.len() + batch.attributes < BATCH_BYTES
         && let Some(file) = files.next()

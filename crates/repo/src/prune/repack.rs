@@ -13,7 +13,7 @@ use super::plan::Plan;
 use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
 use crate::ingest::Again;
 use crate::layout::{folder, name_in, new_id};
-use crate::read::ChunkReader;
+use crate::read::{Ahead, FrameSource};
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, Warning};
 
 /// Memory that finding what chunks resemble, and encoding them, gets before the frames that are read for it, bytes.
@@ -22,6 +22,11 @@ const ENCODE_MIN: u64 = 120 << 20;
 /// Moves frames into new packs: of metadata, of whole frames, and of deltas, which seldom live as long.
 struct Moving<'a> {
     repository: &'a Repository,
+    from: FrameSource<'a>,
+    /// Fetches what is moved, if the storage is far.
+    ahead: Option<&'a Ahead>,
+    /// Memory of a frame.
+    plain: Vec<u8>,
     epoch: u64,
     /// With the numbers that these packs have in `moved`.
     open: [Option<(PackBuilder, u32)>; 3],
@@ -43,26 +48,27 @@ impl Repository {
         let total = plan.estimate.moved + plan.estimate.encoded_anew;
         counters.bytes_total.store(total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
+        let from = FrameSource {
+            files: &self.files,
+            loaded,
+            cache: None,
+        };
+        let ahead = self.files.storage.is_remote().then(|| Ahead::new(self.memory / 16));
         let mut moving = Moving {
             repository: self,
+            from,
+            ahead: ahead.as_ref(),
+            plain: Vec::new(),
             epoch: loaded.state.number,
             open: [None, None, None],
             unlisted: Unlisted::new(self.memory),
             moved: Moved::new(&self.scratch()),
             summary,
         };
-        let mut goes = Vec::new();
-        for &number in &plan.goes {
-            self.monitor.check_cancelled()?;
-            let pack = loaded.index.pack(number);
-            let frames = loaded.index.frames_of(number).filter(|frame| plan.moves(*frame));
-            let offsets: Vec<u32> = frames.map(|frame| loaded.index.frame(frame).offset).collect();
-            match moving.pack(&pack, &offsets) {
-                Ok(()) => goes.push(pack.id),
-                Err(error) if error.is_fault() => self.monitor.warn(Warning::Repository { error }),
-                Err(error) => return Err(error),
-            }
-        }
+        let goes = match &ahead {
+            Some(ahead) => ahead.while_fetching(from, || moving.packs(plan))?,
+            None => moving.packs(plan)?,
+        };
         Ok((moving.finish()?, goes))
     }
 
@@ -91,7 +97,7 @@ impl Repository {
         let everything = self.loaded()?;
         let beside = cache + everything.index.bytes();
         let again = Again {
-            reader: ChunkReader::new(&self.files, everything, cache).looking_again(self),
+            reader: self.reader_ahead(&everything, cache).looking_again(self),
             unneeded: Mutex::new(unneeded),
             snapshots,
             beside,
@@ -126,14 +132,46 @@ fn read_cache(memory: u64) -> u64 {
 }
 
 impl Moving<'_> {
-    /// Moves the frames of a pack that begin at these offsets, ascending.
-    fn pack(&mut self, pack: &Pack, offsets: &[u32]) -> Result<()> {
-        if offsets.is_empty() {
+    /// Moves what is kept of the packs that go. Returns those that can go.
+    fn packs(&mut self, plan: &Plan) -> Result<Vec<FileId>> {
+        let (index, monitor) = (&self.from.loaded.index, &self.repository.monitor);
+        let moved = |pack| -> Vec<u32> { index.frames_of(pack).filter(|frame| plan.moves(*frame)).collect() };
+        let mut goes = Vec::new();
+        let mut to_plan = plan.goes.iter();
+        for (at, &number) in plan.goes.iter().enumerate() {
+            monitor.check_cancelled()?;
+            if let Some(ahead) = self.ahead {
+                // While one pack is emptied, the next one is fetched.
+                let count = if at == 0 { 2 } else { 1 };
+                to_plan
+                    .by_ref()
+                    .take(count)
+                    .for_each(|&pack| ahead.plan(self.from, &moved(pack)));
+            }
+            let pack = index.pack(number);
+            let frames = moved(number);
+            let emptied = self.pack(&pack, &frames);
+            if let Some(ahead) = self.ahead {
+                frames.iter().for_each(|&frame| ahead.release(frame));
+            }
+            match emptied {
+                Ok(()) => goes.push(pack.id),
+                Err(error) if error.is_fault() => monitor.warn(Warning::Repository { error }),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(goes)
+    }
+
+    /// Moves these frames of a pack, ascending.
+    fn pack(&mut self, pack: &Pack, frames: &[u32]) -> Result<()> {
+        if frames.is_empty() {
             return Ok(());
         }
         let directory = self.repository.files.read_directory(pack.id, pack.size)?;
         let mut listed = directory.frames.iter();
-        for &offset in offsets {
+        for &number in frames {
+            let offset = self.from.loaded.index.frame(number).offset;
             let Some(frame) = listed.find(|frame| frame.offset == offset) else {
                 return Err(Error::Misplaced {
                     pack: pack.id,
@@ -141,14 +179,25 @@ impl Moving<'_> {
                     slot: 0,
                 });
             };
-            self.frame(pack, frame)?;
+            let mut plain = std::mem::take(&mut self.plain);
+            let length = match self.ahead.and_then(|ahead| ahead.take(self.from, number, &mut plain)) {
+                Some(length) => length,
+                None => {
+                    plain = self
+                        .repository
+                        .files
+                        .read_plain_frame(pack, frame.offset, frame.sealed)?;
+                    plain.len()
+                }
+            };
+            self.frame(pack, frame, &plain[..length])?;
+            self.plain = plain;
         }
         Ok(())
     }
 
-    fn frame(&mut self, pack: &Pack, frame: &FrameSummary) -> Result<()> {
+    fn frame(&mut self, pack: &Pack, frame: &FrameSummary, plain: &[u8]) -> Result<()> {
         let repository = self.repository;
-        let plain = repository.files.read_plain_frame(pack, frame.offset, frame.sealed)?;
         let class = match (pack.kind, frame.depth) {
             (PackKind::Metadata, _) => 0,
             (PackKind::Data, 0) => 1,
@@ -162,7 +211,7 @@ impl Moving<'_> {
             )
         });
         let offset = open.len() as u32;
-        open.add(&plain, &frame.blobs, frame.depth, &frame.bases);
+        open.add(plain, &frame.blobs, frame.depth, &frame.bases);
         self.moved.add((pack.id, frame.offset), (*number, offset))?;
         ProgressCounters::add(&repository.monitor.counters.bytes, frame.sealed.into());
         match self.open[class].take_if(|(open, _)| open.is_full(repository.config.pack_size)) {

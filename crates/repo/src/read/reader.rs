@@ -1,6 +1,7 @@
 //! Reads chunks: fetches the frame, opens the seal, applies bases, decompresses, and compares the
 //! id before any byte is used.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys};
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, FrameSource};
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
 use super::verified::Verified;
@@ -173,7 +174,7 @@ pub(crate) struct ChunkReader<'a> {
     /// Bases that were compared with their ids.
     pub(super) verified: Verified,
     /// What is fetched before it is asked for.
-    pub(crate) ahead: Option<Ahead>,
+    pub(super) ahead: Option<Ahead>,
     /// Bytes of sealed frames read so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
@@ -210,6 +211,50 @@ impl<'a> ChunkReader<'a> {
         ChunkReader {
             ahead: Some(Ahead::new(room)),
             ..self
+        }
+    }
+
+    /// Calls `work` while threads fetch what it plans, if this reader fetches ahead.
+    pub(crate) fn while_fetching<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.ahead {
+            Some(ahead) => ahead.while_fetching(self.frame_source(), work),
+            None => work(),
+        }
+    }
+
+    pub(crate) fn fetches_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Returns the frames that hold chunks, each once, in the order of these.
+    pub(crate) fn frames_of<'i>(&self, chunks: impl Iterator<Item = &'i ChunkId>) -> Vec<u32> {
+        let mut met = HashSet::new();
+        chunks
+            .filter_map(|id| self.loaded.index.get_stored(id))
+            .map(|place| place.frame)
+            .filter(|&frame| met.insert(frame))
+            .collect()
+    }
+
+    /// Plans to fetch frames, if this reader fetches ahead. All must be [released](ChunkReader::release).
+    pub(crate) fn plan(&self, frames: &[u32]) {
+        if let Some(ahead) = &self.ahead {
+            ahead.plan(self.frame_source(), frames);
+        }
+    }
+
+    /// Notes that a frame that may have been planned is done with.
+    pub(crate) fn release(&self, frame: u32) {
+        if let Some(ahead) = &self.ahead {
+            ahead.release(frame);
+        }
+    }
+
+    fn frame_source(&self) -> FrameSource<'_> {
+        FrameSource {
+            files: self.files,
+            loaded: &self.loaded,
+            cache: Some(&self.cache),
         }
     }
 
@@ -354,17 +399,14 @@ impl<'a> ChunkReader<'a> {
     fn unseal<'s>(&self, number: u32, sealed: &'s mut Vec<u8>, at: &mut Range<usize>) -> Result<&'s [u8]> {
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack);
-        sealed.resize(frame.sealed as usize, 0);
         if let Some(ahead) = &self.ahead
-            && ahead.take(self.files, &self.loaded, number, sealed)
+            && let Some(length) = ahead.take(self.frame_source(), number, sealed)
         {
-            self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
-            // A frame that does not open is read once more.
-            if let Ok(plain) = self.files.open_frame(&pack, frame.offset, sealed) {
-                at.clone_from(&plain);
-                return Ok(&sealed[plain]);
-            }
+            self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
+            *at = 0..length;
+            return Ok(&sealed[..length]);
         }
+        sealed.resize(frame.sealed as usize, 0);
         let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed)?;
         if is_from_storage {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);

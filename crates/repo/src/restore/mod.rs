@@ -20,6 +20,7 @@ mod first_names;
 mod folder;
 mod inode_flags;
 mod links;
+mod lookahead;
 mod open_files;
 mod options;
 mod owners;

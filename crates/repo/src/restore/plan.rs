@@ -21,6 +21,7 @@ use super::first_names::{FirstName, FirstNames};
 use super::folder::{Folder, Then};
 use super::inode_flags::{self, Lock};
 use super::links::{self, Linked, Links, Name};
+use super::lookahead::{self, Lookahead, Step};
 use super::open_files::{OpenFiles, Permit};
 use super::options::Overwrite;
 use super::owners::Owners;
@@ -29,9 +30,9 @@ use super::selected::Selected;
 use super::target::{self, Stack};
 use super::task::Task;
 use crate::index::LoadedIndex;
-use crate::read::{Ahead, ChunkReader};
+use crate::read::ChunkReader;
 use crate::threads::Sender;
-use crate::tree::Items;
+use crate::tree::{Items, chunks_of};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// Number of chunks that are collected and sorted by frame before they are handed out.
@@ -63,7 +64,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) reader: &'a ChunkReader<'a>,
     pub(crate) progress: &'a Tally,
     pub(crate) open_files: &'a OpenFiles,
-    pub(crate) ahead: Option<&'a Ahead>,
+    /// Of the chunks that are restored.
+    pub(crate) chunks: &'a ChunkReader<'a>,
 }
 
 /// Walks the selected entries, creates directories and files, and hands out chunks to write.
@@ -73,7 +75,7 @@ pub(crate) struct Planner<'a> {
     reader: &'a ChunkReader<'a>,
     progress: &'a Tally,
     open_files: &'a OpenFiles,
-    ahead: Option<&'a Ahead>,
+    chunks: &'a ChunkReader<'a>,
     groups: Sender<Vec<Part<'a>>>,
     stack: Stack,
     destination: Arc<Folder<'a>>,
@@ -82,6 +84,8 @@ pub(crate) struct Planner<'a> {
     path: PathBuf,
     window: Vec<Part<'a>>,
     window_files: usize,
+    /// Number of parts so far.
+    parts: u64,
     /// Files with several names.
     links: FirstNames<'a>,
     owners: Owners,
@@ -102,7 +106,7 @@ impl<'a> Planner<'a> {
             reader,
             progress,
             open_files,
-            ahead,
+            chunks,
         } = shared;
         Planner {
             task,
@@ -110,7 +114,7 @@ impl<'a> Planner<'a> {
             reader,
             progress,
             open_files,
-            ahead,
+            chunks,
             groups,
             stack: Stack::new(root, open_files.directories),
             destination,
@@ -119,6 +123,7 @@ impl<'a> Planner<'a> {
             path: task.destination.clone(),
             window: Vec::new(),
             window_files: 0,
+            parts: 0,
             links: FirstNames::new(task.repository.scratch()),
             owners,
             total: Total::default(),
@@ -129,9 +134,15 @@ impl<'a> Planner<'a> {
         self.task.monitor
     }
 
-    pub(crate) fn run(mut self, listing: &Content, single: Option<&TreeEntry>) -> Result<()> {
+    /// Plans everything. With `looks_ahead`, files are fetched some time before they are made: for a destination in
+    /// which nothing can be right already.
+    pub(crate) fn run(mut self, listing: &Content, single: Option<&TreeEntry>, looks_ahead: bool) -> Result<()> {
         let task = self.task;
-        let result = task.selected(self.reader, listing, single, &mut |step| self.step(step));
+        let result = if looks_ahead && self.chunks.fetches_ahead() {
+            self.run_ahead(listing, single)
+        } else {
+            task.selected(self.reader, listing, single, &mut |step| self.step(step))
+        };
         if result.is_err() {
             self.progress.halt();
         }
@@ -139,6 +150,46 @@ impl<'a> Planner<'a> {
         // Hand out in any case: incomplete files must be removed.
         self.hand_out();
         result
+    }
+
+    fn run_ahead(&mut self, listing: &Content, single: Option<&TreeEntry>) -> Result<()> {
+        let (task, chunks) = (self.task, self.chunks);
+        let mut coming = Lookahead::default();
+        let walked = task.selected(self.reader, listing, single, &mut |step| {
+            coming.push(step, chunks);
+            while let Some(step) = coming.pop(false) {
+                self.kept_step(step)?;
+            }
+            Ok(true)
+        });
+        coming.plan(chunks);
+        while let Some(step) = coming.pop(true) {
+            self.kept_step(step)?;
+        }
+        walked
+    }
+
+    fn kept_step(&mut self, step: Step) -> Result<()> {
+        let before = self.parts;
+        match step.selected() {
+            Some(selected) => drop(self.step(selected)?),
+            None => {
+                if let Step::Damaged { path, error } = step {
+                    self.step(Selected::Damaged { path: &path, error })?;
+                }
+                return Ok(());
+            }
+        }
+        // What was planned for a file that is not written is not needed.
+        if let Step::Entry { entry, .. } = &step
+            && let Some(content) = lookahead::planned(entry)
+            && self.parts == before
+        {
+            for frame in self.chunks.frames_of(chunks_of(content.items.iter())) {
+                self.chunks.release(frame);
+            }
+        }
+        Ok(())
     }
 
     fn step(&mut self, step: Selected<'_>) -> Result<bool> {
@@ -521,6 +572,7 @@ impl<'a> Planner<'a> {
                         continue;
                     };
                     file.pending.fetch_add(1, Ordering::Relaxed);
+                    self.parts += 1;
                     self.window.push(Part {
                         frame: place.frame,
                         rank: 0,
@@ -555,14 +607,14 @@ impl<'a> Planner<'a> {
             part.rank = *ranks.entry(part.frame).or_insert(next);
         }
         window.sort_unstable_by_key(|part| (part.rank, part.slot));
-        if let Some(ahead) = self.ahead {
+        if self.chunks.fetches_ahead() {
             let mut frames: Vec<u32> = window
                 .iter()
                 .filter(|part| part.is_needed())
                 .map(|part| part.frame)
                 .collect();
             frames.dedup();
-            ahead.plan(self.loaded, &frames);
+            self.chunks.plan(&frames);
         }
         let mut parts = window.into_iter().peekable();
         while let Some(first) = parts.next() {

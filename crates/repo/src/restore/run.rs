@@ -17,7 +17,7 @@ use super::progress::{Tally, Total};
 use super::selected::Selected;
 use super::task::Task;
 use super::{target, write};
-use crate::read::{ChunkReader, Closing, REQUESTS};
+use crate::read::ChunkReader;
 use crate::threads::{bounded, cores, scope, spawn};
 use crate::tree::Found;
 use crate::{Error, Result};
@@ -66,6 +66,7 @@ impl Task<'_> {
         let unlocked = target::let_us_in(&Held::open(&root))
             .map_err(|error| Error::local("write into", &self.destination, error))?;
         let root = Arc::new(root);
+        let is_empty = made || target::is_empty(&root, b".").unwrap_or(false);
         let open_files = OpenFiles::within_limits();
         let progress = Tally::default();
         let threads = self
@@ -76,48 +77,40 @@ impl Task<'_> {
             .min(self.repository.readers_max(&loaded));
         let chunks = self.repository.bulk_reader_ahead(&loaded);
         let (groups, work) = bounded(4 * threads);
-        let result = scope(|scope| {
-            let ahead = chunks.ahead.as_ref();
-            let _closing = ahead.map(Closing);
-            if let Some(ahead) = ahead {
-                for _ in 0..REQUESTS {
-                    spawn(scope, || ahead.fetch(&self.repository.files))?;
+        let restore = || {
+            scope(|scope| {
+                for _ in 0..threads {
+                    let (work, progress, chunks) = (work.clone(), &progress, &chunks);
+                    spawn(scope, move || write::run(self, chunks, progress, &work))?;
                 }
-            }
-            for _ in 0..threads {
-                let (work, progress, chunks) = (work.clone(), &progress, &chunks);
-                spawn(scope, move || write::run(self, chunks, progress, &work))?;
-            }
-            drop(work);
-            let owners = Owners::new(self);
-            let then = match top {
-                Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
-                _ => unlocked.map_or(Then::Nothing, Then::Mode),
-            };
-            if !self.set_totals_of_all() {
-                let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
-                // This thread only improves progress: without it, the totals are known when
-                // planning ends.
-                let _ = spawn(scope, move || {
-                    let _ = self.estimate(reader, listing, single, progress);
-                });
-            }
-            let destination = Folder::destination(self, &root, then);
-            let shared = Shared {
-                task: self,
-                loaded: &loaded,
-                reader: &reader,
-                progress: &progress,
-                open_files: &open_files,
-                ahead,
-            };
-            let planner = Planner::new(shared, groups, root.clone(), destination, owners);
-            let planned = planner.run(&listing, single.as_deref());
-            if let (Some(ahead), Err(_)) = (ahead, &planned) {
-                ahead.give_up();
-            }
-            planned
-        });
+                drop(work);
+                let owners = Owners::new(self);
+                let then = match top {
+                    Some(entry) if made || self.updates_directories() => Then::All(owners.of(&entry), entry),
+                    _ => unlocked.map_or(Then::Nothing, Then::Mode),
+                };
+                if !self.set_totals_of_all() {
+                    let (reader, listing, single, progress) = (&reader, &listing, single.as_deref(), &progress);
+                    // This thread only improves progress: without it, the totals are known when
+                    // planning ends.
+                    let _ = spawn(scope, move || {
+                        let _ = self.estimate(reader, listing, single, progress);
+                    });
+                }
+                let destination = Folder::destination(self, &root, then);
+                let shared = Shared {
+                    task: self,
+                    loaded: &loaded,
+                    reader: &reader,
+                    progress: &progress,
+                    open_files: &open_files,
+                    chunks: &chunks,
+                };
+                let planner = Planner::new(shared, groups, root.clone(), destination, owners);
+                planner.run(&listing, single.as_deref(), is_empty)
+            })
+        };
+        let result = chunks.while_fetching(restore);
         let (mut summary, lost) = progress.into_summary()?;
         result?;
         self.monitor.check_cancelled()?;

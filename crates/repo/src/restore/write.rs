@@ -29,8 +29,8 @@ pub(crate) fn run(task: &Task<'_>, chunks: &ChunkReader<'_>, progress: &Tally, g
                 write_group(task, chunks, progress, &mut reader, &group);
             }
         }
-        if let (Some(ahead), Some(frame)) = (&chunks.ahead, frame) {
-            ahead.release(frame);
+        if let Some(frame) = frame {
+            chunks.release(frame);
         }
         for part in group {
             finish(task, progress, &part.file);

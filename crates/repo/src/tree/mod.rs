@@ -2,6 +2,7 @@
 
 mod diff;
 mod find;
+mod planned;
 mod reach;
 mod recipe;
 mod visit;
@@ -10,6 +11,7 @@ mod walk;
 pub(crate) use diff::changes;
 pub use diff::{Change, Difference};
 pub use find::Search;
+pub(crate) use planned::{PLANNED_BYTES, PLANNED_CHUNKS, PlannedFrames, PlannedItems, chunks_of};
 pub(crate) use reach::{Each, Reach};
 pub(crate) use recipe::{Entries, Items, ListWriter, ListingWriter, MetadataChunkers, MetadataSink, content_key};
 pub use visit::{FilePart, Visit};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
 
-use super::recipe::{Entries, Items};
+use super::planned::PlannedItems;
+use super::recipe::Entries;
 use super::walk::{TreeStep, TreeWalk};
 use crate::read::ChunkReader;
 use crate::{Error, Repository, Result, SnapshotPath};
@@ -153,23 +154,21 @@ impl Repository {
                 other => return Err(wrong(other.description())),
             },
         };
+        let loaded = self.loaded()?;
+        let data = self.bulk_reader_ahead(&loaded);
         let mut buffer = Vec::new();
-        let (mut start, mut written) = (0, 0);
-        for item in Items::new(&reader, &content) {
-            self.monitor.check_cancelled()?;
-            let item = item?;
-            if start >= range.end {
-                break;
-            }
-            let end = start + item.length();
-            let wanted = range.start.max(start)..range.end.min(end);
-            if !wanted.is_empty() {
+        let mut written = 0;
+        data.while_fetching(|| {
+            for item in PlannedItems::new(&reader, &data, &content, range.clone()) {
+                self.monitor.check_cancelled()?;
+                let (start, item) = item?;
+                let wanted = range.start.max(start)..range.end.min(start + item.length());
                 let length = wanted.end - wanted.start;
                 let passed_on = match item {
                     Item::Hole { .. } => write(FilePart::Hole(length)),
                     Item::Chunk { id, length } => {
                         buffer.clear();
-                        reader.read(&id, length, &mut buffer)?;
+                        data.read(&id, length, &mut buffer)?;
                         let part = (wanted.start - start) as usize..(wanted.end - start) as usize;
                         crate::ProgressCounters::add(&self.monitor.counters.bytes, part.len() as u64);
                         write(FilePart::Data(&buffer[part]))
@@ -178,9 +177,8 @@ impl Repository {
                 passed_on.map_err(failed_write)?;
                 written += length;
             }
-            start = end;
-        }
-        Ok(written)
+            Ok(written)
+        })
     }
 }
 
