@@ -8,7 +8,7 @@ use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::Time;
 use ibid_format::{ChunkKey, FileId, Keys, MasterKey};
-use ibid_storage::{ErrorKind, Storage};
+use ibid_storage::{Error as StorageError, ErrorKind, Operation, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies};
@@ -566,6 +566,15 @@ impl Repository {
         };
         let each = TABLES + frames * u64::from(loaded.index.length_max());
         ((BUFFERS_MIN / 2 + room) / each).max(1) as usize
+    }
+
+    /// Refuses what would be of no use in a storage that lets nothing be deleted.
+    pub(crate) fn refuse_append_only(&self) -> Result<()> {
+        let storage = &self.files.storage;
+        match storage.is_append_only() {
+            true => Err(StorageError::append_only(Operation::Delete, None, storage.location()).into()),
+            false => Ok(()),
+        }
     }
 
     /// Discards the loaded index, so that the next operation sees what other processes have written

@@ -63,6 +63,9 @@ impl Repository {
     /// what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
     /// old snapshot stays.
     pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
+        if options.forget && !options.dry_run {
+            self.refuse_append_only()?;
+        }
         let snapshot = Snapshot {
             original: Some(info.snapshot.original.unwrap_or(info.id)),
             ..info.snapshot.clone()

@@ -27,6 +27,7 @@ impl Repository {
         if tags == info.snapshot.tags {
             return Ok(None);
         }
+        self.refuse_append_only()?;
         let again = Snapshot {
             tags,
             original: Some(info.snapshot.original.unwrap_or(info.id)),

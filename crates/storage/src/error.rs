@@ -140,6 +140,12 @@ impl Error {
         self.0.name.as_ref()
     }
 
+    /// Returns what was found, as the end of the text says it.
+    #[must_use]
+    pub fn found(&self) -> &str {
+        self.0.found.as_deref().unwrap_or_else(|| self.0.usual_finding())
+    }
+
     /// Returns where it happened, as [`Storage::location`](crate::Storage::location) says it.
     #[must_use]
     pub fn location(&self) -> &str {
@@ -147,8 +153,23 @@ impl Error {
     }
 }
 
+/// What is found where a storage is [append-only](crate::Storage::is_append_only).
+const APPEND_ONLY: &str = "things can only be added there, because it is served as append-only";
+
 /// For implementations of [`Storage`](crate::Storage): errors that all have in common.
 impl Error {
+    /// The operation is refused because the storage is [append-only](crate::Storage::is_append_only).
+    #[must_use]
+    pub fn append_only(operation: Operation, name: Option<&Name>, location: String) -> Self {
+        Self::new(ErrorKind::PermissionDenied, operation, name, location).with_found(APPEND_ONLY)
+    }
+
+    /// Returns whether it was made by [`append_only`](Error::append_only), here or on another machine.
+    #[must_use]
+    pub fn is_append_only(&self) -> bool {
+        self.0.kind == ErrorKind::PermissionDenied && self.found() == APPEND_ONLY
+    }
+
     /// The object has `size` bytes where `limit` are allowed.
     #[must_use]
     pub fn too_large(size: u64, limit: u64, name: &Name, location: String) -> Self {
@@ -250,8 +271,7 @@ impl fmt::Display for Error {
             None if inner.operation.is_about_place() => write!(f, "{}", inner.location)?,
             None => write!(f, "in {}", inner.location)?,
         }
-        let found = inner.found.as_deref().unwrap_or_else(|| inner.usual_finding());
-        write!(f, ": {found}")
+        write!(f, ": {}", self.found())
     }
 }
 

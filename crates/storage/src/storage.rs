@@ -111,6 +111,12 @@ pub trait Storage: Send + Sync {
         true
     }
 
+    /// Returns whether objects can be added, and hardly any deleted: a server may see to that. Then what only tidies up
+    /// is better left alone. By default they can be deleted.
+    fn is_append_only(&self) -> bool {
+        false
+    }
+
     /// Returns the name of this storage for messages: `folder /srv/backup`.
     fn location(&self) -> String;
 
@@ -164,6 +170,9 @@ macro_rules! forward {
             }
             fn tells_absence(&self) -> bool {
                 (**self).tells_absence()
+            }
+            fn is_append_only(&self) -> bool {
+                (**self).is_append_only()
             }
         }
     )*};

@@ -30,6 +30,7 @@ impl Repository {
     /// # Errors
     /// Errors of the storage. Snapshots before the one at fault are forgotten.
     pub fn forget(&self, snapshots: &[FileId]) -> Result<()> {
+        self.refuse_append_only()?;
         for &id in snapshots {
             let name = name_in(folder::SNAPSHOTS, id);
             let bytes = match self.files.storage.get(&name, snapshot::LIMIT) {
@@ -53,6 +54,7 @@ impl Repository {
     /// # Errors
     /// Errors of the storage. Snapshots before the one at fault are forgotten.
     pub fn forget_for_good(&self, snapshots: &[FileId]) -> Result<()> {
+        self.refuse_append_only()?;
         snapshots.iter().try_for_each(|id| self.delete_snapshot(*id))
     }
 
@@ -94,6 +96,7 @@ impl Repository {
     /// [`Error::NotForgotten`]; [`Error::PartlyFreed`] if a prune has begun to free what it needs;
     /// [`Error::SessionEnded`]; damage; errors of the storage.
     pub fn remember(&self, forgotten: FileId, program: &str) -> Result<FileId> {
+        self.refuse_append_only()?;
         let gone = || Error::NotForgotten {
             wanted: forgotten.to_string(),
         };

@@ -22,6 +22,10 @@ impl Repository {
     /// Merges index files of about one size, as long as there are many of them. So an entry is written
     /// again once for each such size, and what a backup merges is seldom more than what it wrote.
     pub(crate) fn merge_index_files(&self) -> Result<()> {
+        if self.files.storage.is_append_only() {
+            // The old ones would stay, and be merged again after each backup.
+            return Ok(());
+        }
         while self.merge_alike()? {
             self.monitor.check_cancelled()?;
         }

@@ -176,8 +176,12 @@ impl<'a> Job<'a> {
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the
     /// next backup.
     pub(crate) fn delete_replaced<'n>(&self, names: impl IntoIterator<Item = &'n Name>) {
+        let storage = &self.repository.files.storage;
+        if storage.is_append_only() {
+            return; // a prune deletes them
+        }
         for name in names {
-            match self.repository.files.storage.delete(name) {
+            match storage.delete(name) {
                 Ok(()) => self.monitor.warn(Warning::Replaced {
                     object: name.to_string(),
                 }),

@@ -174,6 +174,10 @@ impl Storage for Repaired {
     fn is_remote(&self) -> bool {
         self.storage.is_remote()
     }
+
+    fn is_append_only(&self) -> bool {
+        self.storage.is_append_only()
+    }
 }
 
 impl Repairing<'_> {

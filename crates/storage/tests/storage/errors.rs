@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fs;
 
 use ibid_storage::fault::{Call, DiskFault, FaultDisk};
-use ibid_storage::{ErrorKind, Local, Name, Operation, Storage};
+use ibid_storage::{Error, ErrorKind, Local, Name, Operation, Storage};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -170,4 +170,15 @@ fn a_folder_that_was_removed_is_made_again() {
     fs::remove_dir_all(folder.path().join("tmp")).unwrap();
     place.put(&name("packs/b"), &[b"x"]).unwrap();
     assert_eq!(place.get(&name("packs/b"), 1).unwrap(), b"x");
+}
+
+#[test]
+fn what_is_refused_where_things_can_only_be_added_is_known_also_from_its_text() {
+    let refused = Error::append_only(Operation::Delete, Some(&name("packs/a")), "here".into());
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    assert!(refused.to_string().ends_with(refused.found()), "{refused}");
+    let told = Error::new(refused.kind(), Operation::Put, None, "there").with_found(refused.found());
+    assert!(refused.is_append_only() && told.is_append_only());
+    let denied = Error::new(ErrorKind::PermissionDenied, Operation::Put, None, "there");
+    assert!(!denied.is_append_only() && denied.found() == "permission denied");
 }
