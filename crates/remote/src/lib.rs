@@ -1,4 +1,5 @@
-//! Objects that a server keeps, behind the blocking [`Storage`](ibid_storage::Storage) of ibid-storage.
+//! Objects that a server keeps, or another machine, behind the blocking [`Storage`](ibid_storage::Storage) of
+//! ibid-storage.
 //!
 //! ```no_run
 //! use ibid_remote::{Options, open};
@@ -14,11 +15,14 @@
 //! credentials as the tools of the service do. What fails for reasons that pass is tried again, and requests are
 //! counted.
 //!
-//! The protocols are those of the crate `object_store`; its runtime stays in here.
+//! The protocols are those of the crate `object_store`; its runtime stays in here. [`connection`] reaches other
+//! machines, by SSH and `ibid serve`.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod address;
+pub mod connection;
+mod found;
 mod objects;
 mod open;
 mod options;

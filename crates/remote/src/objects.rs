@@ -14,6 +14,7 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
+use crate::found::{Found, compare};
 use crate::wire::{CALL, Call, Met, Shared, innermost};
 use crate::{Address, Requests};
 
@@ -22,7 +23,7 @@ const PIECE: usize = 256 << 10;
 /// Objects of a list that are taken at once.
 const LISTED: usize = 1000;
 /// The first pause before something is tried again. Each is up to twice as long as the one before.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// Objects that a server keeps: in S3 and what speaks like it, in Google Cloud Storage, or in Azure.
@@ -63,13 +64,6 @@ impl Drop for ObjectStorage {
             runtime.shutdown_background();
         }
     }
-}
-
-/// What is under a name.
-enum Found {
-    Nothing,
-    These,
-    Others,
 }
 
 impl ObjectStorage {
@@ -175,26 +169,6 @@ impl ObjectStorage {
                 (ErrorKind::Io, format!("no answer from {server}: {why}{tried}"))
             }
             _ => (ErrorKind::Io, innermost(error)),
-        }
-    }
-
-    /// Returns whether an object has these bytes.
-    fn compare(&self, name: &Name, parts: &[&[u8]]) -> Result<Found, Error> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        match self.get(name, length as u64) {
-            Ok(bytes) if bytes.len() == length => {
-                let mut rest = &bytes[..];
-                let same = parts.iter().all(|part| {
-                    let (these, others) = rest.split_at(part.len());
-                    rest = others;
-                    these == *part
-                });
-                Ok(if same { Found::These } else { Found::Others })
-            }
-            Ok(_) => Ok(Found::Others),
-            Err(error) if error.kind() == ErrorKind::TooLarge => Ok(Found::Others),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
-            Err(error) => Err(error),
         }
     }
 
@@ -304,7 +278,7 @@ impl Storage for ObjectStorage {
                 Some(Met::Status(409 | 412 | 304)) => {
                     // 409 may also mean that another put of this name is not yet decided.
                     if matches!(last, Some(Met::Status(409))) || in_doubt {
-                        match self.compare(name, parts)? {
+                        match compare(self, name, parts)? {
                             Found::These if in_doubt => return Ok(()),
                             Found::These | Found::Others => return Err(exists()),
                             Found::Nothing => {}
@@ -431,7 +405,7 @@ impl Storage for ObjectStorage {
 }
 
 /// Returns a pause up to twice as long, but not always: many clients must not come back all at once.
-fn next_pause(pause: Duration) -> Duration {
+pub(crate) fn next_pause(pause: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let share = RandomState::new().hash_one(pause) as f64 / u64::MAX as f64;
     pause.mul_f64(1.0 + share).min(PAUSE_MAX)

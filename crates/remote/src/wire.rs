@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use crate::requests::{Counters, Kind};
 
 /// How often it is tried to reach a server that has never answered: its address may be wrong.
-const FIRST_TRIES: u32 = 3;
+pub(crate) const FIRST_TRIES: u32 = 3;
 /// What has this address tells programs on a rented machine who they are. Elsewhere nothing has it.
 const INSTANCE: &str = "169.254.169.254";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -93,6 +93,13 @@ impl Pace {
         let passes = free_at.unwrap_or(now).max(now) + took;
         *free_at = Some(passes);
         Some(passes)
+    }
+
+    /// Takes so many bytes, and sleeps until they may pass.
+    pub(crate) fn wait(&self, bytes: usize) {
+        if let Some(passes) = self.take(bytes) {
+            std::thread::sleep(passes.saturating_duration_since(Instant::now()));
+        }
     }
 }
 
