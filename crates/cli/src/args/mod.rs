@@ -13,6 +13,7 @@ mod restore;
 mod rewrite;
 mod run;
 mod select;
+mod serve;
 mod tag;
 mod upkeep;
 pub(crate) mod value;
@@ -39,6 +40,7 @@ pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
+pub(crate) use serve::ServeRepositoryArgs;
 pub(crate) use tag::TagCommand;
 pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span, tags};
 
@@ -53,6 +55,7 @@ Environment:
   IBID_REPO              same as --repo
   IBID_MEMORY            same as --memory
   IBID_CACHE_DIR         same as --cache-dir
+  IBID_SSH               same as --ssh
   IBID_PASSWORD          the password itself
   IBID_PASSWORD_FILE     same as --password-file
   IBID_PASSWORD_COMMAND  same as --password-command
@@ -99,7 +102,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Use the repository in this folder, or with a server: s3://BUCKET/FOLDER, gs://…, az://…
+    /// Use the repository in this folder, or elsewhere: ssh://HOST/PATH, s3://BUCKET/FOLDER, gs://…, az://…
     #[arg(
         short,
         long,
@@ -198,6 +201,8 @@ pub(crate) enum Command {
     /// Try out whether the storage of the repository keeps its promises
     #[command(subcommand)]
     Storage(StorageCommand),
+    /// Let another machine use a repository here, by SSH
+    Serve(ServeRepositoryArgs),
     /// Show or delete the local cache of the repository
     #[command(subcommand)]
     Cache(CacheCommand),

@@ -29,6 +29,16 @@ pub(crate) struct NetworkArgs {
     /// Accept the certificates in this file, too (PEM)
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Run this command in place of `ssh` for ssh://…
+    #[arg(
+        long,
+        global = true,
+        value_name = "COMMAND",
+        env = "IBID_SSH",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) ssh: Option<String>,
 }
 
 impl NetworkArgs {
@@ -38,6 +48,7 @@ impl NetworkArgs {
             limit_upload: self.limit_upload,
             limit_download: self.limit_download,
             ca_file: self.ca_file.clone(),
+            ssh: self.ssh.clone(),
             ..NetworkArgs::default()
         }
     }

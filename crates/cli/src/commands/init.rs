@@ -1,5 +1,6 @@
 //! `ibid init`.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -87,12 +88,16 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             refuse_other_files(path).or_else(|refused| refuse_existing().and(Err(refused)))?;
             None
         }
-        Some(_) => {
-            let place = context.open_place()?;
-            let storage = place.storage();
-            refuse_existing(&*storage)?;
-            refuse_other_objects(&place).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
-            options.pack_size = settings.pack.unwrap_or(PACK_ON_SERVERS);
+        Some(address) => {
+            let place = place::reach(&address, network, &context.servers)?;
+            if place.open_if_there()? {
+                let storage = place.storage();
+                refuse_existing(&*storage)?;
+                refuse_other_objects(&place).or_else(|refused| refuse_existing(&*storage).and(Err(refused)))?;
+            }
+            if let Place::Server(_) = place {
+                options.pack_size = settings.pack.unwrap_or(PACK_ON_SERVERS);
+            }
             Some(place)
         }
     };
@@ -113,6 +118,7 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
     };
     let place = match server {
         Some(place) => {
+            place.create()?;
             place::keeps_what_is_there(&*place.storage())?;
             place
         }
@@ -178,16 +184,23 @@ fn options(settings: &InitSettings) -> Result<InitOptions> {
     Ok(options)
 }
 
-/// Refuses a place at a server with other objects in it. Accepts the keys of an interrupted `init`.
+/// Refuses a place at a server, or on another machine, with other objects in it. Accepts the keys of an interrupted
+/// `init`.
 fn refuse_other_objects(place: &Place) -> Result<()> {
     // As many as a page of a list has: a bucket may have millions.
     const PEEKED: usize = 1000;
-    let Place::Server(server) = place else { return Ok(()) };
-    let found = server.peek(PEEKED)?;
-    match found.iter().find(|name| !name.starts_with("keys/")) {
+    let (found, what) = match place {
+        Place::Folder(_) => return Ok(()),
+        Place::Server(server) => {
+            let found = server.peek(PEEKED)?.into_iter().find(|name| !name.starts_with("keys/"));
+            (found, "prefix")
+        }
+        Place::Host(host) => (host.other_file(), "folder"),
+    };
+    match found {
         None => Ok(()),
         Some(name) => Err(Failure::Fatal(format!(
-            "{} is not empty: it has {}. Choose another prefix",
+            "{} is not empty: it has {}. Choose another {what}",
             place.location(),
             escape(name.as_bytes())
         ))),
@@ -197,21 +210,27 @@ fn refuse_other_objects(place: &Place) -> Result<()> {
 /// Refuses a folder with other files in it. Accepts the files of an interrupted `init`, and those
 /// of a new file system.
 fn refuse_other_files(path: &Path) -> Result<()> {
+    match other_file(path).map_err(|source| Failure::local("list", path, source))? {
+        None => Ok(()),
+        Some(name) => Err(Failure::Fatal(format!(
+            "{} is not empty: it contains {}. Choose an empty or a new folder",
+            path_text(path),
+            path_text(Path::new(&name))
+        ))),
+    }
+}
+
+/// Returns the name of something in a folder that neither an interrupted `init` has left, nor is in a new file system.
+pub(super) fn other_file(path: &Path) -> std::io::Result<Option<OsString>> {
     let entries = match std::fs::read_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|source| Failure::local("list", path, source))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
     };
     for entry in entries {
-        let name = entry
-            .map_err(|source| Failure::local("list", path, source))?
-            .file_name();
+        let name = entry?.file_name();
         if name != "keys" && name != ibid_storage::RESERVED && name != "lost+found" {
-            return Err(Failure::Fatal(format!(
-                "{} is not empty: it contains {}. Choose an empty or a new folder",
-                path_text(path),
-                path_text(Path::new(&name))
-            )));
+            return Ok(Some(name));
         }
     }
-    Ok(())
+    Ok(None)
 }

@@ -24,6 +24,7 @@ mod repair;
 mod restore;
 mod rewrite;
 mod run;
+mod serve;
 mod sessions;
 mod snapshots;
 mod stats;
@@ -129,6 +130,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<Outcome> {
         Command::Check(args) => check::run(context, &args),
         Command::Repair(args) => repair::run(context, &args),
         Command::Storage(command) => storage::run(context, &command),
+        Command::Serve(args) => serve::run(context, &args),
         Command::Cache(command) => cache::run(context, &command),
         Command::Key(command) => key::run(context, &command),
         Command::Records(command) => records::run(context, &command),

@@ -1,11 +1,13 @@
-//! Where a repository is: in a folder of this machine, or with a server.
+//! Where a repository is: in a folder of this machine, on another machine, or with a server.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ibid_remote::connection::{HostAddress, HostStorage, Ssh};
 use ibid_remote::{Address, ObjectStorage, Options, Requests};
 use ibid_repo::Error;
 use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
@@ -13,11 +15,12 @@ use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
 use crate::args::NetworkArgs;
 use crate::failure::{Failure, Result};
 
-/// A storage that is open.
+/// A storage.
 #[derive(Clone)]
 pub(crate) enum Place {
     Folder(Arc<Local>),
     Server(Arc<ObjectStorage>),
+    Host(Arc<HostStorage>),
 }
 
 impl Place {
@@ -25,6 +28,7 @@ impl Place {
         match self {
             Place::Folder(local) => local.clone(),
             Place::Server(remote) => remote.clone(),
+            Place::Host(remote) => remote.clone(),
         }
     }
 
@@ -32,79 +36,128 @@ impl Place {
         self.storage().location()
     }
 
-    /// Removes unfinished files of killed programs. A server keeps none.
+    /// Removes unfinished files of killed programs. A server keeps none, and `ibid serve` does so itself.
     pub(crate) fn sweep(&self, age: Duration) -> Option<Swept> {
         match self {
             Place::Folder(local) => local.sweep(age).ok(),
-            Place::Server(_) => None,
+            Place::Server(_) | Place::Host(_) => None,
+        }
+    }
+
+    /// Opens a place that was [reached](reach). Returns `false` if there is no such folder on another machine.
+    pub(crate) fn open_if_there(&self) -> Result<bool> {
+        match self {
+            Place::Folder(_) | Place::Server(_) => Ok(true),
+            Place::Host(host) => match host.open() {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+                opened => Ok(opened.map(|()| true)?),
+            },
+        }
+    }
+
+    /// Makes the folder on another machine.
+    pub(crate) fn create(&self) -> Result<()> {
+        match self {
+            Place::Folder(_) | Place::Server(_) => Ok(()),
+            Place::Host(host) => Ok(host.create()?),
+        }
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        match self {
+            Place::Folder(_) => None,
+            Place::Server(server) => Some(server.requests()),
+            Place::Host(host) => Some(host.requests()),
         }
     }
 }
 
-/// The servers that a command has used.
+/// The servers and other machines that a command has used.
 #[derive(Clone, Default)]
-pub(crate) struct Servers(Rc<RefCell<Vec<Arc<ObjectStorage>>>>);
+pub(crate) struct Servers(Rc<RefCell<Vec<Place>>>);
 
 impl Servers {
-    pub(crate) fn add(&self, server: &Arc<ObjectStorage>) {
-        self.0.borrow_mut().push(server.clone());
-    }
-
     /// Returns what was asked of all of them, if there are any.
     pub(crate) fn requests(&self) -> Option<Requests> {
-        self.0
-            .borrow()
-            .iter()
-            .map(|server| server.requests())
-            .reduce(Requests::and)
+        let places = self.0.borrow();
+        places.iter().filter_map(Place::requests).reduce(Requests::and)
+    }
+}
+
+/// An address, in place of a path.
+pub(crate) enum Elsewhere {
+    Server(Address),
+    Host(HostAddress),
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Elsewhere::Server(address) => address.fmt(f),
+            Elsewhere::Host(address) => address.fmt(f),
+        }
     }
 }
 
 /// Returns the address that a path is meant as.
-pub(crate) fn address(path: &Path, network: &NetworkArgs) -> Result<Option<Address>> {
-    let text = path.to_str().filter(|text| Address::is_meant_by(text));
-    let Some(text) = text else { return Ok(None) };
+pub(crate) fn address(path: &Path, network: &NetworkArgs) -> Result<Option<Elsewhere>> {
+    let Some(text) = path.to_str() else { return Ok(None) };
+    if HostAddress::is_meant_by(text) {
+        let address = text.parse().map_err(|error| Failure::Usage(format!("{error}")));
+        return Ok(Some(Elsewhere::Host(address?)));
+    }
+    if !Address::is_meant_by(text) {
+        return Ok(None);
+    }
     let usage = |error: ibid_remote::AddressError| Failure::Usage(error.to_string());
     let address: Address = text.parse().map_err(usage)?;
     let address = address.or_endpoint(network.endpoint.as_deref()).map_err(usage)?;
-    Ok(Some(
+    Ok(Some(Elsewhere::Server(
         address
             .or_region(network.region.as_deref())
             .or_addressing(network.addressing),
-    ))
+    )))
 }
 
-/// Reaches the server of an address.
-pub(crate) fn reach(address: &Address, network: &NetworkArgs) -> Result<Arc<ObjectStorage>> {
+/// Returns the place of an address. On another machine it is still to be [opened](Place::open_if_there).
+pub(crate) fn reach(address: &Elsewhere, network: &NetworkArgs, servers: &Servers) -> Result<Place> {
     let options = Options::default()
         .upload(network.limit_upload)
         .download(network.limit_download)
         .certificates(network.ca_file.clone());
-    Ok(Arc::new(ibid_remote::open(address, &options)?))
+    let place = match address {
+        Elsewhere::Server(address) => Place::Server(Arc::new(ibid_remote::open(address, &options)?)),
+        Elsewhere::Host(address) => {
+            let ssh = Ssh::new(address, network.ssh.as_deref());
+            Place::Host(Arc::new(HostStorage::new(ssh, address.to_string(), &options)))
+        }
+    };
+    servers.0.borrow_mut().push(place.clone());
+    Ok(place)
 }
 
 /// Opens a storage, whether there is a repository in it or not.
 pub(crate) fn open(path: &Path, network: &NetworkArgs, servers: &Servers) -> Result<Place> {
-    if let Some(address) = address(path, network)? {
-        let server = reach(&address, network)?;
-        servers.add(&server);
-        return Ok(Place::Server(server));
-    }
-    match Local::open(path) {
-        Ok(local) => Ok(Place::Folder(Arc::new(local))),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::NotFound => Error::NoRepository {
-                location: path.display().to_string(),
+    let location = || path.display().to_string();
+    let opened = match address(path, network)? {
+        Some(address) => {
+            let place = reach(&address, network, servers)?;
+            match &place {
+                Place::Host(host) => host.open().map(|()| place),
+                Place::Folder(_) | Place::Server(_) => Ok(place),
             }
-            .into(),
-            ErrorKind::NotAnObject => Error::NotARepository {
-                location: path.display().to_string(),
-                found: "it is a file".to_owned(),
-            }
-            .into(),
-            _ => error.into(),
-        }),
-    }
+        }
+        None => Local::open(path).map(|local| Place::Folder(Arc::new(local))),
+    };
+    opened.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NoRepository { location: location() }.into(),
+        ErrorKind::NotAnObject => Error::NotARepository {
+            location: location(),
+            found: "it is a file".to_owned(),
+        }
+        .into(),
+        _ => error.into(),
+    })
 }
 
 /// Refuses a server that lets a put overwrite: several programs in one repository would lose data.

@@ -73,6 +73,9 @@ fn two_processes(context: &Context, storage: &dyn Storage) -> Result<Option<Stri
     if let Some(file) = &network.ca_file {
         other.arg("--ca-file").arg(file);
     }
+    if let Some(command) = &network.ssh {
+        other.arg("--ssh").arg(command);
+    }
     let mut other = other
         .arg("--repo")
         .arg(repo)

@@ -11,6 +11,7 @@ use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_record::replicate::net::tls;
 use ibid_remote::Address;
+use ibid_remote::connection::HostAddress;
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -186,6 +187,9 @@ fn on_storage(error: &StorageError) -> &'static str {
     if Address::is_meant_by(error.location()) {
         return on_server(error);
     }
+    if HostAddress::is_meant_by(error.location()) {
+        return on_host(error);
+    }
     match (error.kind(), error.operation()) {
         (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => {
             "Check that the disk is still mounted, then run the command again."
@@ -228,6 +232,30 @@ fn on_server(error: &StorageError) -> &'static str {
         ErrorKind::Truncated | ErrorKind::TooLarge => "The object is damaged: run `ibid check`.",
         ErrorKind::Unsupported => "Choose another server, or one that knows conditional writes (docs/remote.md).",
         _ => "Check the address and the network, then run the command again: nothing stored before is lost.",
+    }
+}
+
+/// Returns the advice for an error of a repository on another machine.
+fn on_host(error: &StorageError) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied if error.is_append_only() => {
+            "Run the command on that machine, or with a key of SSH that may delete."
+        }
+        ErrorKind::PermissionDenied => {
+            "Check that `ssh` reaches that machine as this user does, and that the user there may use the folder."
+        }
+        ErrorKind::Unsupported => {
+            "Install this version of ibid on that machine. Where it is not found, add ?ibid=/PATH/TO/ibid to the address \
+             (docs/remote.md)."
+        }
+        ErrorKind::NotFound if matches!(error.operation(), Operation::Create | Operation::Open) => {
+            "Check the path on that machine."
+        }
+        ErrorKind::NotFound => "Check the address, and run `ibid check`.",
+        ErrorKind::NoSpace => "Free space there and run the command again: nothing stored before is lost.",
+        ErrorKind::Truncated | ErrorKind::TooLarge => "The file is damaged: run `ibid check`.",
+        ErrorKind::ReadOnly => "Mount the folder writable on that machine, and run the command again.",
+        _ => "Check the address and that machine, then run the command again: nothing stored before is lost.",
     }
 }
 

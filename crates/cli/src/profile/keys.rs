@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, ValueHint};
+use ibid_remote::Address;
+use ibid_remote::connection::HostAddress;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -186,10 +188,10 @@ fn values(name: &str, arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Option<
     }
 }
 
-/// Returns a path with the home folder in place of `~`. Relative ones are refused: a timer and a shell
+/// Returns a path with the home folder in place of `~`, or an address. Relative paths are refused: a timer and a shell
 /// run in different folders.
 fn path(text: &str) -> Result<OsString, String> {
-    if text.starts_with('/') {
+    if text.starts_with('/') || Address::is_meant_by(text) || HostAddress::is_meant_by(text) {
         return Ok(text.into());
     }
     let inside = if text == "~" { Some("") } else { text.strip_prefix("~/") };

@@ -264,7 +264,9 @@ fn the_guide_to_servers_runs_as_written() {
     let keys = format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
     remote.home.write(".aws/credentials", keys);
     remote.home.write("letters/anna.txt", "dear Anna\n");
-    let blocks = blocks(include_str!("../../../../docs/remote.md"));
+    let mut blocks = blocks(include_str!("../../../../docs/remote.md"));
+    // Those of another machine have a test of their own.
+    blocks.retain(|block| !block.contains("ssh://"));
     assert!(blocks.len() >= 2, "{blocks:?}");
     let printed = run_blocks(&remote.home, &blocks);
     assert!(
