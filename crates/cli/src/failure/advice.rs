@@ -245,8 +245,8 @@ fn on_host(error: &StorageError) -> &'static str {
             "Check that `ssh` reaches that machine as this user does, and that the user there may use the folder."
         }
         ErrorKind::Unsupported => {
-            "Install this version of ibid on that machine. Where it is not found, add ?ibid=/PATH/TO/ibid to the address \
-             (docs/remote.md)."
+            "Install this version of ibid on that machine. Where it is not found, add ?ibid=/PATH/TO/ibid to the \
+             address (docs/remote.md)."
         }
         ErrorKind::NotFound if matches!(error.operation(), Operation::Create | Operation::Open) => {
             "Check the path on that machine."

@@ -29,7 +29,8 @@ impl Away {
         std::fs::create_dir_all(&there).unwrap();
         let programs = std::path::Path::new(crate::PROGRAM).parent().unwrap();
         let script = format!(
-            "for command; do :; done\necho \"$@\" >> '{}'\ncd '{}'\nPATH='{}':$PATH\nunset IBID_REPO IBID_PASSWORD\n{body}\n",
+            "for command; do :; done\necho \"$@\" >> '{}'\ncd '{}'\nPATH='{}':$PATH\n\
+             unset IBID_REPO IBID_PASSWORD\n{body}\n",
             home.path("dialled").display(),
             there.display(),
             programs.display()
@@ -206,7 +207,15 @@ fn what_ssh_says_is_told_with_what_to_do() {
 }
 
 /// A script that ends the server after a moment, the first three times.
-const KILLS: &str = "n=$(wc -l < ../dialled)\nif [ \"$n\" -le 3 ]; then\n sh -c \"$command\" & sleep 0.$((n * 13)); kill -9 $!; exit 255\nfi\nexec sh -c \"$command\"";
+const KILLS: &str = "\
+n=$(wc -l < ../dialled)
+if [ \"$n\" -le 3 ]; then
+    sh -c \"$command\" &
+    sleep 0.$((n * 13))
+    kill -9 $!
+    exit 255
+fi
+exec sh -c \"$command\"";
 
 #[test]
 fn servers_that_are_killed_in_the_middle_cost_nothing() {

@@ -229,15 +229,15 @@ impl Link {
             NoGreeting::Noise(found) => {
                 self.end(false);
                 unsupported(format!(
-                    "{found:?} came in place of the greeting of `ibid serve`: a login script there prints it, or another \
-                     program was started"
+                    "{found:?} came in place of the greeting of `ibid serve`: a login script there prints it, or \
+                     another program was started"
                 ))
             }
             NoGreeting::Version { found, program } => {
                 self.end(false);
                 unsupported(format!(
-                    "the server is {program} and speaks version {found} of the connection; {this}, which speaks version \
-                     {VERSION}"
+                    "the server is {program} and speaks version {found} of the connection; {this}, which speaks \
+                     version {VERSION}"
                 ))
             }
         }
