@@ -1,9 +1,9 @@
 //! Delta frames: they read back, and every kind of damage in one of them is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ibid_format::pack::{PackKind, PackSummary, TRAILER};
+use ibid_format::pack::{PackKind, PackSummary};
 use ibid_repo::{BaseFault, Error, FAULTS_MAX, MEMORY_MIN, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
 
@@ -88,16 +88,35 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_are_all_over_the_one
         packs.push(writer.pack(&next.collect::<Vec<_>>()));
     }
     writer.index(&packs);
-    let reads = Arc::new(Reads::of(memory));
-    let repository = Repository::open(reads.clone(), Some(b"secret"))
-        .and_then(|repository| repository.with_memory(MEMORY_MIN))
-        .unwrap();
-    let report = repository.check(ReadData::All).unwrap();
-    assert!(report.is_clean(), "{report:?}");
-    let reads = reads.take();
+    let all_reads = |is_remote| {
+        let reads = Arc::new(Reads::of(memory.clone(), is_remote));
+        let repository = Repository::open(reads.clone(), Some(b"secret"))
+            .and_then(|repository| repository.with_memory(MEMORY_MIN))
+            .unwrap();
+        let report = repository.check(ReadData::All).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        reads.take()
+    };
     // The first bytes, the trailer and the directory of each pack are read too.
-    assert_eq!(reads.len() as u64, (FRAMES + 3) * packs.len() as u64);
-    assert!(reads.values().all(|&count| count == 1), "{reads:?}");
+    let near = all_reads(false);
+    assert_eq!(near.len() as u64, (FRAMES + 3) * packs.len() as u64);
+    let starts: BTreeSet<_> = near.iter().map(|(name, range)| (name, range.start)).collect();
+    assert_eq!(starts.len(), near.len(), "each once");
+    // Over a network frames come together, and the directory of a pack comes with what lies before it.
+    let far = all_reads(true);
+    assert!(far.len() < near.len() / 2, "{} and {}", far.len(), near.len());
+    for pack in &packs {
+        let hex = pack.id.to_string();
+        let name = Name::new(&format!("packs/{}/{hex}", &hex[..2])).unwrap();
+        let of_frames = far
+            .iter()
+            .filter(|(read, range)| *read == name && range.end < pack.size);
+        for frame in &pack.frames {
+            let start = u64::from(frame.offset);
+            let reads = of_frames.clone().filter(|(_, range)| range.contains(&start));
+            assert_eq!(reads.count(), 1, "{name} at {start}");
+        }
+    }
 }
 
 /// While a pack is missing, a repository that has stored its contents again keeps loading this way.
@@ -113,22 +132,25 @@ fn as_long_as_a_pack_is_missing_each_load_reads_every_listed_directory_once() {
             .into_iter()
             .map(|(name, bytes)| (name, bytes.len() as u64))
             .collect();
-        let reads = Arc::new(Reads::of(memory));
-        let repository = Repository::open(reads.clone(), Some(b"secret")).unwrap();
-        let snapshot = repository.snapshot("latest").unwrap();
-        repository.dump(snapshot.at("nowhere"), &mut Vec::new()).unwrap_err();
-        let mut trailers: Vec<u32> = reads
-            .take()
-            .into_iter()
-            .filter(|((name, offset), _)| kind(name) == "packs" && offset + TRAILER == sizes[name])
-            .map(|(_, count)| count)
-            .collect();
-        trailers.sort_unstable();
-        assert_eq!(
-            trailers,
-            [1, 1, 1, 2],
-            "three packs that are listed and have deltas, and the other, for its chunks and for their bases"
-        );
+        for is_remote in [false, true] {
+            let reads = Arc::new(Reads::of(memory.clone(), is_remote));
+            let repository = Repository::open(reads.clone(), Some(b"secret")).unwrap();
+            let snapshot = repository.snapshot("latest").unwrap();
+            repository.dump(snapshot.at("nowhere"), &mut Vec::new()).unwrap_err();
+            let mut trailers: BTreeMap<Name, u32> = BTreeMap::new();
+            for (name, range) in reads.take() {
+                if kind(&name) == "packs" && range.end == sizes[&name] {
+                    *trailers.entry(name).or_default() += 1;
+                }
+            }
+            let mut trailers: Vec<u32> = trailers.into_values().collect();
+            trailers.sort_unstable();
+            assert_eq!(
+                trailers,
+                [1, 1, 1, 2],
+                "three packs that are listed and have deltas, and the other, for its chunks and for their bases"
+            );
+        }
     }
 }
 

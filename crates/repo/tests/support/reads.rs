@@ -1,27 +1,32 @@
 //! Storage that records reads.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use ibid_storage::{Error, Memory, Name, Storage};
 
 use super::hooked::{Hooked, Hooks};
 
-/// Counts the reads of each object by offset.
+/// Records which bytes of which objects are read.
 pub struct Reads {
     inner: Arc<Memory>,
-    counts: Mutex<BTreeMap<(Name, u64), u32>>,
+    is_remote: bool,
+    ranges: Mutex<Vec<(Name, Range<u64>)>>,
 }
 
 impl Reads {
-    pub fn of(inner: Arc<Memory>) -> Hooked<Reads> {
-        let counts = Mutex::default();
-        Hooked(Reads { inner, counts })
+    /// Returns a storage that is reached over a network, or not.
+    pub fn of(inner: Arc<Memory>, is_remote: bool) -> Hooked<Reads> {
+        Hooked(Reads {
+            inner,
+            is_remote,
+            ranges: Mutex::default(),
+        })
     }
 
-    /// Returns the number of reads of each object by offset, since the last call.
-    pub fn take(&self) -> BTreeMap<(Name, u64), u32> {
-        std::mem::take(&mut self.counts.lock().unwrap())
+    /// Returns what was read since the last call.
+    pub fn take(&self) -> Vec<(Name, Range<u64>)> {
+        std::mem::take(&mut self.ranges.lock().unwrap())
     }
 }
 
@@ -31,7 +36,12 @@ impl Hooks for Reads {
     }
 
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        *self.counts.lock().unwrap().entry((name.clone(), offset)).or_default() += 1;
+        let range = offset..offset + buffer.len() as u64;
+        self.ranges.lock().unwrap().push((name.clone(), range));
         self.inner.read_at(name, offset, buffer)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
     }
 }
