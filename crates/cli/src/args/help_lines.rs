@@ -68,6 +68,7 @@ const VERBS: &[&str] = &[
     "Run",
     "Search",
     "Select",
+    "Serve",
     "Set",
     "Show",
     "Skip",
