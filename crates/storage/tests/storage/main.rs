@@ -1,4 +1,5 @@
-//! Tests of the storages, in one program.
+//! Tests of the storages, in one program. Those of sweeping start processes, which hold the locks of this one for a
+//! moment.
 
 mod careless;
 mod concurrency;
@@ -10,4 +11,3 @@ mod local;
 mod model;
 mod names;
 mod probe;
-mod sweep;

@@ -33,12 +33,7 @@ fn killed(engine: &'static str) {
     let folder = tempfile::tempdir().unwrap();
     conformance::killed(&folder.path().join("engine"), &|path| open(engine, path), 5, |path| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--exact",
-            "conformance::child_process",
-            "--nocapture",
-            "--include-ignored",
-        ]);
+        command.args(["--exact", "child_process", "--nocapture", "--include-ignored"]);
         command.env(CHILD, format!("{engine}:{}", path.display()));
         command
     });

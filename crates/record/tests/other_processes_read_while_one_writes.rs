@@ -2,6 +2,9 @@
 //! they see is always the state after some batch, with all that was acknowledged before they looked, and no snapshot
 //! changes. Readers and the writer are killed meanwhile.
 
+#[path = "record/common/mod.rs"]
+mod common;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::ops::{Bound, ControlFlow};
@@ -11,10 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::noise;
 use ibid_record::engine::{EngineError, Redb};
 use ibid_record::{Batch, Compacting, Direction, Durability, Error, Namespace, Options, Snapshot, Store, Versions};
-
-use crate::common::noise;
 
 /// What the child process does, and with which folder.
 const CHILD: &str = "IBID_RECORD_READERS_CHILD";
@@ -252,12 +254,7 @@ fn child_process() {
 fn command(program: &Path, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .args([
-            "--exact",
-            "other_processes_read_while_one_writes::child_process",
-            "--nocapture",
-            "--include-ignored",
-        ])
+        .args(["--exact", "child_process", "--nocapture", "--include-ignored"])
         .env(CHILD, format!("{role}:{}", folder.display()))
         .stdout(Stdio::piped());
     command

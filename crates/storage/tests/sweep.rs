@@ -81,9 +81,7 @@ fn child() {
 /// A process in the middle of a `put`.
 fn spawn_writer(root: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["sweep::child", "--exact", "--nocapture"])
-        .env(CHILD, root);
+    command.args(["child", "--exact", "--nocapture"]).env(CHILD, root);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map_while(Result::ok);

@@ -1,15 +1,17 @@
 //! A process that writes to a store is killed, again and again. Everything that was acknowledged as
 //! synced is there afterwards, and later changes are there as complete batches up to one of them.
 
+#[path = "record/common/mod.rs"]
+mod common;
+
 use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::{Kind, Model, Op, assert_same, batch, noise, open_spaces};
 use ibid_record::{Compacting, Durability, EngineKind, Options, Store};
-
-use crate::common::{Kind, Model, Op, assert_same, batch, noise, open_spaces};
 
 /// The engine of the child process.
 const CHILD: &str = "IBID_RECORD_KILLED_CHILD";
@@ -43,7 +45,7 @@ fn step(number: u32, model: &Model) -> Vec<Op> {
         expires: 0,
         // One value that many keys have, and one that no other has.
         values: match body {
-            _ if !Kind::has_values(kind) => crate::common::Values::new(),
+            _ if !Kind::has_values(kind) => common::Values::new(),
             _ => [(0, vec![number as u8 % 3]), (1, key.to_vec())].into(),
         },
         body,
@@ -119,12 +121,7 @@ fn child_process() {
 /// acknowledged as synced.
 fn write_and_kill(engine: &str, path: &Path, lines: u32) -> u32 {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "acknowledged_records_survive_a_kill::child_process",
-            "--nocapture",
-            "--include-ignored",
-        ])
+        .args(["--exact", "child_process", "--nocapture", "--include-ignored"])
         .env(CHILD, format!("{engine}:{}", path.display()))
         .stdout(Stdio::piped())
         .spawn()

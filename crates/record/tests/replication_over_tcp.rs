@@ -1,6 +1,9 @@
 //! Replicas follow over the loopback interface, also after they were killed. Other clients that
 //! connect do no harm.
 
+#[path = "record/common/mod.rs"]
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -8,10 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::folder;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, net};
 use ibid_record::{Options, Role, Store, Versions};
-
-use crate::common::folder;
 
 const RECORDS: u32 = 2000;
 
@@ -27,11 +29,7 @@ fn primary(folder: &Path) -> Store {
 fn child(address: SocketAddr, folder: &Path) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program)
-        .args([
-            "replication_over_tcp::follows_in_another_process",
-            "--exact",
-            "--ignored",
-        ])
+        .args(["follows_in_another_process", "--exact", "--ignored"])
         .env(FOLLOW, format!("{address} {}", folder.display()))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -65,7 +63,7 @@ fn a_copy_continues_over_another_connection_while_the_primary_changes() {
     let folder = folder();
     let store = primary(folder.path());
     let pages = store.namespace("pages", Versions::Kept).unwrap();
-    let body = |number: u32| crate::common::noise(1 << 20, number); // as much as a message has
+    let body = |number: u32| common::noise(1 << 20, number); // as much as a message has
     for number in 0..5_u32 {
         pages.put(&number.to_be_bytes(), &body(number)).unwrap();
     }
@@ -124,7 +122,7 @@ fn a_store_that_has_only_a_part_is_not_served() {
     let pages = store.namespace("pages", Versions::Kept).unwrap();
     for number in 0..3_u32 {
         pages
-            .put(&number.to_be_bytes(), &crate::common::noise(1 << 20, number))
+            .put(&number.to_be_bytes(), &common::noise(1 << 20, number))
             .unwrap();
     }
     store.truncate_log(u64::MAX).unwrap();
@@ -158,7 +156,7 @@ fn a_replica_that_is_killed_goes_on_and_can_be_promoted() {
         for round in 0..4 {
             let mut child = child(address, &replica);
             for number in 0..RECORDS / 4 {
-                let body = crate::common::noise(2000, round * 7 + number % 3);
+                let body = common::noise(2000, round * 7 + number % 3);
                 pages.put(format!("page {}", number % 50).as_bytes(), &body).unwrap();
             }
             std::thread::sleep(Duration::from_millis(100 * u64::from(round)));
