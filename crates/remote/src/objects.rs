@@ -128,7 +128,11 @@ impl ObjectStorage {
 
     /// Returns what kind of failure an error is, and how to say it.
     pub(crate) fn judge(&self, call: &Call, error: &object_store::Error) -> (ErrorKind, String) {
-        match call.last() {
+        let last = match status_in_batch(error) {
+            Some(status) => Some(Met::Status(status)),
+            None => call.last(),
+        };
+        match last {
             Some(Met::Status(status)) if !(200..300).contains(&status) => {
                 let (code, message) = said(&error_text(error));
                 let kind = match (status, code.as_str()) {
@@ -227,6 +231,14 @@ fn error_text(error: &object_store::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Returns the status of a delete in Azure, which is sent in a batch of one: the batch itself succeeds.
+fn status_in_batch(error: &object_store::Error) -> Option<u16> {
+    let text = error_text(error);
+    let (_, failed) = text.split_once("Bulk delete request failed")?;
+    let (_, code) = failed.split_once("(code: ")?;
+    code.split_once(')')?.0.parse().ok()
 }
 
 /// Returns code and message of an error that a server describes in XML.
@@ -391,8 +403,22 @@ impl Storage for ObjectStorage {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         let call = Arc::default();
         let path = self.path(name.as_str());
-        self.run(&call, self.repeating.delete(&path))
-            .map_err(|error| self.fail(Operation::Delete, Some(name), &call, error))
+        let begun = Instant::now();
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let Err(error) = self.run(&call, self.repeating.delete(&path)) else {
+                return Ok(());
+            };
+            let passes = matches!(status_in_batch(&error), Some(408 | 429 | 500..));
+            let error = self.fail(Operation::Delete, Some(name), &call, error);
+            match error.kind() {
+                // Azure and Google tell it, S3 does not. It may be the answer to a second try, whose first has deleted.
+                ErrorKind::NotFound => return Ok(()),
+                _ if !passes || begun.elapsed() + pause > self.patience => return Err(error),
+                _ => std::thread::sleep(pause),
+            }
+            pause = next_pause(pause);
+        }
     }
 
     fn tells_absence(&self) -> bool {

@@ -67,18 +67,19 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(method: &Method, uri: &Uri) -> Kind {
-        // In S3 and Google's dialect of it, then in Azure's.
-        let is_list = |query: &str| {
-            query
-                .split('&')
-                .any(|part| part == "list-type=2" || part == "comp=list")
+        let has = |part| {
+            uri.query()
+                .is_some_and(|query| query.split('&').any(|found| found == part))
         };
         match *method {
             Method::PUT => Kind::Put,
-            Method::GET if uri.query().is_some_and(is_list) => Kind::List,
+            // In S3 and Google's dialect of it, then in Azure's.
+            Method::GET if has("list-type=2") || has("comp=list") => Kind::List,
             Method::GET => Kind::Get,
             Method::HEAD => Kind::Head,
             Method::DELETE => Kind::Delete,
+            // Azure's, of one object.
+            Method::POST if has("comp=batch") => Kind::Delete,
             _ => Kind::Other,
         }
     }
