@@ -2,6 +2,7 @@
 
 mod faults;
 mod promises;
+mod servers;
 mod settings;
 
 use std::time::Duration;
