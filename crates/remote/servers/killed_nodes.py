@@ -131,7 +131,9 @@ def main():
         print("two of four", flush=True)
         trial.change()
         code, said = trial.during(["backup", trial.tree, *SLOW], [2, 3], gone=20)
-        assert code == 0, said
+        # With half of its drives MinIO also lists what was deleted while one of the others was away: it is named as
+        # missing (exit code 3), and stored again.
+        assert code in (0, 3), said
         trial.is_whole()
 
         trial.change()
