@@ -58,9 +58,11 @@ class Trial:
         assert process.returncode == 0, f"{arguments}: {process.returncode}: {said}"
         return said
 
-    def change(self):
-        """Writes every second file anew, others each time, so that packs are needed in part."""
-        for number in range(self.random.randrange(2), FILES, 2):
+    def change(self, share=0.5):
+        """Writes a share of the files anew, others each time, so that packs are needed in part."""
+        for number in range(FILES):
+            if self.random.random() >= share:
+                continue
             place = self.tree / f"{number % 7}" / f"{number}"
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.random.randbytes(FILE_BYTES))
@@ -114,8 +116,7 @@ def main():
         trial = Trial(options.ibid, minio, pathlib.Path(work))
         trial.random.seed(options.seed)
         trial.run("init")
-        for _ in range(3):
-            trial.change()
+        trial.change(share=1)
         trial.run("backup", trial.tree)
         for numbers in ([1], [0]):
             trial.change()
