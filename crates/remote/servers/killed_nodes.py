@@ -112,6 +112,7 @@ def main():
     parser.add_argument("--cache", default=servers.CACHE, help="folder for programs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    servers.exit_on_signals()
     with servers.Minio(options.cache) as minio, tempfile.TemporaryDirectory() as work:
         trial = Trial(options.ibid, minio, pathlib.Path(work))
         trial.random.seed(options.seed)

@@ -46,9 +46,16 @@ BUCKETS = ["tests", "tests-versions"]
 PATIENCE_S = 180
 
 
+def exit_on_signals():
+    """Makes signals end this program in order, so that the processes that it has started end, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(128 + number))
+
+
 def free_ports(count):
     """Returns free ports in a row, below those from which systems choose ports of outgoing connections."""
-    for first in range(19000, 30000, 10):
+    begin = 19000 + os.getpid() % 500 * 20
+    for first in [*range(begin, 30000, 10), *range(19000, begin, 10)]:
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):
@@ -409,8 +416,7 @@ def main():
     parser.add_argument("--cache", default=CACHE, help="folder for programs")
     parser.add_argument("command", nargs="*", help="ends the server when it ends")
     options = parser.parse_args()
-    # So that processes are ended on SIGTERM, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    exit_on_signals()
     with SERVERS[options.server](options.cache) as servers:
         if options.command:
             sys.exit(subprocess.run(options.command, env=os.environ | servers.environment()).returncode)
