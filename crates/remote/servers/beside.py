@@ -178,8 +178,6 @@ def place_version(version, tree):
     else:
         tree.mkdir()
         shutil.copy2(version, tree / f"data{version.suffix}")
-    # What is written back later would be in the measurement.
-    os.sync()
 
 
 def run_tool(tool, versions, proxy, endpoint, log):
@@ -272,9 +270,10 @@ def main():
         "rustic": (Rustic, lambda: rustic_program(options.cache)),
     }
     chosen = [(programs[name][0], programs[name][1]()) for name in options.tools.split(",")]
-    command = ["beside.py", *(part if part != str(options.ibid) else "ibid" for part in sys.argv[1:])]
+    shown = [f"--corpus {corpus.split('=')[0]}=…" for corpus in options.corpus]
+    shown += [f"--latency {latency_ms}" for latency_ms in options.latency or []]
     record = {
-        "command": " ".join(part.split("=")[0] + "=…" if "=" in part else part for part in command),
+        "command": " ".join(["beside.py", "--ibid ibid", f"--tools {options.tools}", *shown]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "experiment": "servers",
         "load_before": os.getloadavg(),
