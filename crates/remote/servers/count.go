@@ -5,8 +5,8 @@
 // GET /-/counts answers with what was counted since the last such request. Requests are named by their method and the
 // folder they are about, as in "GET packs". Bytes are those on the connections of clients: heads and bodies.
 //
-// With -google, a server that speaks S3 understands Google Cloud Storage's XML dialect, as far as ibid uses it. Signatures
-// are not checked: the buckets must be open to everyone.
+// With -google, a server that speaks S3 understands Google Cloud Storage's XML dialect, as far as ibid uses it.
+// Signatures are not checked: the buckets must be open to everyone.
 package main
 
 import (

@@ -6,7 +6,8 @@
 
 Servers: minio (four processes, erasure coding), google (the same behind a proxy that speaks Google Cloud Storage's
 dialect), moto and azurite. They listen on 127.0.0.1, keep what they store in a temporary folder, and end with this
-program. On its standard input, `kill N` ends process N by SIGKILL, and `start N` brings it back with what it had stored.
+program. On its standard input, `kill N` ends process N by SIGKILL, and `start N` brings it back with what it had
+stored.
 
 Programs are built once, of the versions below, in --cache (by default ~/.cache/ibid-servers). MinIO needs Go, azurite
 needs npm. MinIO is under the AGPL: it is only run, and nothing of it is in this repository.

@@ -28,8 +28,8 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Returns what leads to an address. `command` is for a shell, which adds the arguments of `ssh`; by default it is
-    /// `ssh`.
+    /// Returns what leads to an address. `command` is for a shell, which adds the arguments of `ssh`. It is `ssh` by
+    /// default, also if it is empty, as a variable may be.
     #[must_use]
     pub fn new(address: &HostAddress, command: Option<&str>) -> Ssh {
         let mut arguments = vec!["-T".to_owned()];
@@ -43,7 +43,10 @@ impl Ssh {
         // After `--`, nothing is taken for an option.
         arguments.extend(["--".to_owned(), host, remote_command(address)]);
         Ssh {
-            command: command.unwrap_or("ssh").to_owned(),
+            command: command
+                .filter(|text| !text.trim().is_empty())
+                .unwrap_or("ssh")
+                .to_owned(),
             arguments,
         }
     }
@@ -208,6 +211,14 @@ mod tests {
             arguments("ssh://[fe80::1%eth0]:22/~")[4..],
             ["fe80::1%eth0", "ibid serve --stdio -- '.'"]
         );
+    }
+
+    #[test]
+    fn an_empty_command_is_none() {
+        let address = "ssh://nas/srv".parse().unwrap();
+        let of = |command| Ssh::new(&address, command).command;
+        assert_eq!([None, Some(""), Some(" ")].map(of), ["ssh"; 3]);
+        assert_eq!(of(Some("ssh -i key")), "ssh -i key");
     }
 
     #[test]

@@ -438,8 +438,8 @@ fn open(from: FrameSource<'_>, mut bytes: Vec<u8>, frames: &[(u32, Range<u32>)])
     Opened { bytes, plain }
 }
 
-/// Returns the frames that these need and that are not cached, each with the one that needs it. Bases that are not less
-/// deep are left to who reads, which refuses them.
+/// Returns the frames that these need and that are not cached, each with the one that needs it. A base that is not less
+/// deep is not fetched: the reader refuses it.
 fn bases(from: FrameSource<'_>, opened: &Opened, frames: &[(u32, Range<u32>)]) -> Vec<(u32, Span)> {
     let mut all = Vec::new();
     for (number, _) in frames {
