@@ -112,7 +112,6 @@ pub(crate) struct Shared {
     /// How long nothing may move.
     pub(crate) stall: Duration,
     answered: AtomicBool,
-    refusals: AtomicU32,
 }
 
 impl Shared {
@@ -218,7 +217,7 @@ impl Connector {
     fn no_answer(&self, call: &Call, of_instance: bool, error: reqwest::Error) -> HttpError {
         let unsent = error.is_connect();
         let never = unsent && !self.shared.answered.load(Ordering::Relaxed);
-        let hopeless = of_instance || never && self.shared.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= FIRST_TRIES;
+        let hopeless = of_instance || never && call.requests() >= FIRST_TRIES;
         call.note(match of_instance {
             true => Met::NoCredentials,
             false => Met::Nothing {

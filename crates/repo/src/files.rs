@@ -10,7 +10,7 @@ use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::{ChunkPrefix, FileId, Keys, index as index_file};
 use ibid_storage::Storage;
 
-use crate::cache::Copies;
+use crate::cache::{Copies, Parts};
 use crate::index::Pack;
 use crate::layout::{each_id, folder, list_ids, name_in};
 use crate::{Error, Result};
@@ -30,6 +30,8 @@ pub(crate) struct Files {
     pub(crate) keys: Keys,
     /// Copies on this machine, if the storage is not.
     pub(crate) copies: Option<Copies>,
+    /// Parts of packs of data, on the same condition.
+    pub(crate) parts: Option<Parts>,
     /// Whether loading the index goes on without files that this user may not read: a check names all.
     pub(crate) names_denied: bool,
 }
@@ -38,6 +40,17 @@ pub(crate) struct Files {
 type Opened = std::result::Result<Range<usize>, ibid_format::Error>;
 
 impl Files {
+    /// Returns the files of a storage, without copies.
+    pub(crate) fn new(storage: Arc<dyn Storage>, keys: Keys) -> Files {
+        Files {
+            storage,
+            keys,
+            copies: None,
+            parts: None,
+            names_denied: false,
+        }
+    }
+
     /// Returns the ids of all files in a folder, with their sizes in bytes.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<(FileId, u64)>> {
         list_ids(self.storage.as_ref(), folder)
@@ -52,16 +65,55 @@ impl Files {
     /// plaintext is, and whether it was read from the storage.
     pub(crate) fn read_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Result<(Opened, bool)> {
         let from = u64::from(offset);
-        if let Some(copies) = self.copies.as_ref().filter(|_| pack.kind == PackKind::Metadata)
-            && copies.read_at(self.storage.as_ref(), (folder::PACKS, pack.id, pack.size), from, sealed)?
-        {
+        if self.read_kept(pack, from, sealed)? {
             match self.open_frame(pack, offset, sealed) {
                 Ok(plain) => return Ok((Ok(plain), false)),
-                Err(_) => copies.remove(folder::PACKS, pack.id),
+                Err(_) => self.drop_kept(pack),
             }
         }
         self.storage.read_at(&name_in(folder::PACKS, pack.id), from, sealed)?;
         Ok((self.open_frame(pack, offset, sealed), true))
+    }
+
+    /// Fills `buffer` with bytes of a pack from what this machine has of it, and returns whether it has them. A pack of
+    /// metadata is fetched.
+    fn read_kept(&self, pack: &Pack, from: u64, buffer: &mut [u8]) -> Result<bool> {
+        let storage = self.storage.as_ref();
+        match (pack.kind, &self.copies, &self.parts) {
+            (PackKind::Metadata, Some(copies), _) => {
+                copies.read_at(storage, (folder::PACKS, pack.id, pack.size), from, buffer)
+            }
+            (PackKind::Data, _, Some(parts)) => Ok(parts.read_at(pack.id, from, buffer)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Deletes what this machine has of a pack: it is damaged.
+    fn drop_kept(&self, pack: &Pack) {
+        match (pack.kind, &self.copies, &self.parts) {
+            (PackKind::Metadata, Some(copies), _) => copies.remove(folder::PACKS, pack.id),
+            (PackKind::Data, _, Some(parts)) => parts.remove(pack.id),
+            _ => {}
+        }
+    }
+
+    /// Keeps a pack that was just stored.
+    pub(crate) fn keep_pack(&self, kind: PackKind, id: FileId, bytes: &[u8]) {
+        match (kind, &self.copies, &self.parts) {
+            (PackKind::Metadata, Some(copies), _) => copies.put(folder::PACKS, id, bytes),
+            (PackKind::Data, _, Some(parts)) => parts.put(id, 0, bytes),
+            _ => {}
+        }
+    }
+
+    /// Deletes what this machine has of a pack that is gone.
+    pub(crate) fn forget_pack(&self, id: FileId) {
+        if let Some(copies) = &self.copies {
+            copies.remove(folder::PACKS, id);
+        }
+        if let Some(parts) = &self.parts {
+            parts.remove(id);
+        }
     }
 
     /// Returns the plaintext of a frame that takes `sealed` bytes in its pack.
@@ -186,6 +238,27 @@ impl Files {
     /// Reads the directory of a pack: its frames and their chunks.
     pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
+        if let Some(parts) = self.parts.as_ref().filter(|parts| parts.has(id, 0, size)) {
+            let read = |from: u64, buffer: &mut [u8]| match parts.read_at(id, from, buffer) {
+                true => Ok(()),
+                false => self.storage.read_at(&name, from, buffer),
+            };
+            match self.directory_of(id, size, read) {
+                Err(error) if error.is_damage() => parts.remove(id),
+                read => return read,
+            }
+        }
+        self.directory_of(id, size, |from, buffer| self.storage.read_at(&name, from, buffer))
+    }
+
+    /// Reads the directory of a pack by a function that fills a buffer with its bytes from an offset on.
+    fn directory_of(
+        &self,
+        id: FileId,
+        size: u64,
+        read_at: impl Fn(u64, &mut [u8]) -> std::result::Result<(), ibid_storage::Error>,
+    ) -> Result<PackSummary> {
+        let name = name_in(folder::PACKS, id);
         let damaged = || Error::damaged(&name);
         let position = size
             .checked_sub(pack::TRAILER)
@@ -204,7 +277,7 @@ impl Files {
             false => 0,
         };
         let mut end = vec![0; (with_trailer + pack::TRAILER) as usize];
-        self.storage.read_at(&name, position - with_trailer, &mut end)?;
+        read_at(position - with_trailer, &mut end)?;
         let mut trailer = end.split_off(with_trailer as usize);
         let offset = pack::open_trailer(&self.keys, id, size, &mut trailer).map_err(damaged())?;
         let length = (position - offset) as usize;
@@ -212,7 +285,7 @@ impl Files {
             Some(before) => end.split_off(before),
             None => {
                 end.resize(length, 0);
-                self.storage.read_at(&name, offset, &mut end)?;
+                read_at(offset, &mut end)?;
                 end
             }
         };

@@ -22,14 +22,34 @@ pub(crate) fn try_slot(slot: &Slot, password: &[u8]) -> Result<Option<MasterKey>
     }
 }
 
+/// Returns the ids of all slots.
+pub(crate) fn list_slots(storage: &dyn Storage) -> Result<Vec<FileId>> {
+    let listed = list_ids(storage, folder::KEYS)?;
+    Ok(listed.into_iter().map(|(id, _)| id).collect())
+}
+
 /// Tries the password on every slot and returns the keys and the slot that opened. A damaged slot
-/// does not prevent another from opening.
-pub(crate) fn unlock(storage: &dyn Storage, repository: FileId, password: &[u8]) -> Result<(Keys, FileId)> {
-    let ids = list_ids(storage, folder::KEYS)?;
+/// does not prevent another from opening. `listed` are the slots that there were a moment ago, if they are known.
+pub(crate) fn unlock(
+    storage: &dyn Storage,
+    repository: FileId,
+    password: &[u8],
+    listed: Option<&[FileId]>,
+) -> Result<(Keys, FileId)> {
+    let Some(listed) = listed else {
+        return unlock_any(storage, repository, password, &list_slots(storage)?);
+    };
+    unlock_any(storage, repository, password, listed).or_else(|error| match list_slots(storage)? {
+        now if now == listed => Err(error),
+        now => unlock_any(storage, repository, password, &now),
+    })
+}
+
+fn unlock_any(storage: &dyn Storage, repository: FileId, password: &[u8], ids: &[FileId]) -> Result<(Keys, FileId)> {
     let mut slots = 0;
     let mut foreign = Vec::new();
     let mut untried = None;
-    for (id, _) in &ids {
+    for id in ids {
         let tried = match read_slot(storage, *id) {
             Ok(slot) if slot.repository() != repository => {
                 foreign.push(slot);

@@ -94,7 +94,9 @@ pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 pub use repair::{RepairOptions, RepairReport};
-pub use repository::{AVERAGE_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory};
+pub use repository::{
+    AVERAGE_DEFAULT, CACHED_DATA_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory,
+};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use rewrite::{RewriteOptions, RewriteSummary};
 pub use session::{SessionInfo, SessionState};

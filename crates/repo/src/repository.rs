@@ -11,14 +11,15 @@ use ibid_format::{ChunkKey, FileId, Keys, MasterKey};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
-use crate::cache::{Cache, CacheStats, Copies};
+use crate::cache::{Cache, CacheStats, Copies, Parts};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex};
-use crate::key_slots::{add_slot, unlock};
+use crate::key_slots::{add_slot, list_slots, unlock};
 use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
+use crate::threads::both;
 use crate::{Error, Monitor, Result, clock};
 
 /// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
@@ -26,6 +27,8 @@ use crate::{Error, Monitor, Result, clock};
 pub const CHUNKER_DEFAULT: &str = "argmin";
 /// Default average chunk size of new repositories, bytes.
 pub const AVERAGE_DEFAULT: usize = 128 << 10;
+/// Data that a local cache keeps by default, bytes.
+pub const CACHED_DATA_DEFAULT: u64 = 2 << 30;
 
 /// Cache of decoded frames in a reader of trees, bytes.
 const TREE_CACHE: u64 = 32 << 20;
@@ -128,6 +131,8 @@ pub struct Probe {
     pub encrypted: bool,
     /// The bytes of its config.
     pub(crate) config: Vec<u8>,
+    /// The key slots that there were, if they were listed.
+    pub(crate) slots: Option<Vec<FileId>>,
 }
 
 impl Probe {
@@ -148,7 +153,7 @@ impl Probe {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn open(&self, storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        Repository::open_with(storage, &self.config, password)
+        Repository::open_with(storage, &self.config, password, self.slots.as_deref())
     }
 }
 
@@ -164,6 +169,8 @@ pub struct Repository {
     loaded: Arc<Mutex<Option<Arc<LoadedIndex>>>>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) cache: Option<Cache>,
+    /// Bytes of data in the cache, if the storage is far.
+    cached_data: u64,
     /// Folder of temporary files.
     scratch: Option<PathBuf>,
     /// Limits of the index, if they do not follow from the memory budget.
@@ -263,12 +270,7 @@ impl Repository {
         chunker: Chunker,
     ) -> Repository {
         Repository {
-            files: Arc::new(Files {
-                storage,
-                keys,
-                copies: None,
-                names_denied: false,
-            }),
+            files: Arc::new(Files::new(storage, keys)),
             slot,
             config,
             chunker: Arc::new(chunker),
@@ -276,6 +278,7 @@ impl Repository {
             loaded: Arc::default(),
             monitor: Arc::default(),
             cache: None,
+            cached_data: CACHED_DATA_DEFAULT,
             scratch: None,
             index_limits: None,
         }
@@ -286,12 +289,21 @@ impl Repository {
     /// # Errors
     /// [`Error::NoRepository`]; a config that can't be parsed; errors of the storage.
     pub fn probe(storage: &dyn Storage) -> Result<Probe> {
-        let bytes = read_config(storage)?;
+        // Who opens it needs the keys next.
+        let is_remote = storage.is_remote();
+        let (slots, bytes) = both(
+            is_remote,
+            || is_remote.then(|| list_slots(storage)).transpose(),
+            || read_config(storage),
+        );
+        let bytes = bytes?;
         let header = read_header(storage, &bytes)?;
         Ok(Probe {
             id: header.repository,
             encrypted: header.encrypted,
             config: bytes,
+            // Should that fail, they are listed again, and the error is told.
+            slots: slots.ok().flatten(),
         })
     }
 
@@ -301,12 +313,16 @@ impl Repository {
     /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password
     /// was given for a repository without encryption.
     pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        let bytes = read_config(storage.as_ref())?;
-        Repository::open_with(storage, &bytes, password)
+        Repository::probe(storage.as_ref())?.open(storage, password)
     }
 
     /// Opens a repository with the bytes of its config.
-    pub(crate) fn open_with(storage: Arc<dyn Storage>, bytes: &[u8], password: Option<&[u8]>) -> Result<Repository> {
+    pub(crate) fn open_with(
+        storage: Arc<dyn Storage>,
+        bytes: &[u8],
+        password: Option<&[u8]>,
+        slots: Option<&[FileId]>,
+    ) -> Result<Repository> {
         let location = storage.location();
         let header = read_header(storage.as_ref(), bytes)?;
         let (keys, slot) = match (password, header.master) {
@@ -314,7 +330,7 @@ impl Repository {
             (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
             (None, None) => return Err(Error::PasswordNeeded { location }),
             (Some(password), None) => {
-                let (keys, slot) = unlock(storage.as_ref(), header.repository, password)?;
+                let (keys, slot) = unlock(storage.as_ref(), header.repository, password, slots)?;
                 (keys, Some(slot))
             }
         };
@@ -364,16 +380,25 @@ impl Repository {
         Repository { cache, ..self }.with_copies()
     }
 
+    /// Lets the local cache keep about so many bytes of data, if the storage [is reached over a
+    /// network](ibid_storage::Storage::is_remote): what this machine stores, and what its backups read to encode deltas
+    /// against. The next backup then reads less. By default [`CACHED_DATA_DEFAULT`]; with 0, none is kept.
+    #[must_use]
+    pub fn with_cached_data(self, bytes: u64) -> Repository {
+        let cached_data = bytes;
+        Repository { cached_data, ..self }.with_copies()
+    }
+
     /// Keeps copies of files in the cache, if there is one and the storage is reached over a network.
     fn with_copies(mut self) -> Repository {
         let cache = self.cache.clone().filter(|_| self.files.storage.is_remote());
-        let copies = cache.map(|cache| Copies::new(cache, self.monitor.clone()));
-        if copies.is_some() || self.files.copies.is_some() {
+        if cache.is_some() || self.files.copies.is_some() {
+            let new_parts = |cache| Parts::new(cache, self.monitor.clone(), self.cached_data);
             self.files = Arc::new(Files {
-                storage: self.files.storage.clone(),
-                keys: self.files.keys.clone(),
-                copies,
+                parts: cache.clone().map(new_parts),
+                copies: cache.map(|cache| Copies::new(cache, self.monitor.clone())),
                 names_denied: self.files.names_denied,
+                ..Files::new(self.files.storage.clone(), self.files.keys.clone())
             });
         }
         self
@@ -392,10 +417,8 @@ impl Repository {
     pub(crate) fn without_cache(&self) -> Repository {
         Repository {
             files: Arc::new(Files {
-                storage: self.files.storage.clone(),
-                keys: self.files.keys.clone(),
-                copies: None,
                 names_denied: true,
+                ..Files::new(self.files.storage.clone(), self.files.keys.clone())
             }),
             scratch: Some(self.scratch_folder()),
             cache: None,

@@ -55,6 +55,7 @@ Environment:
   IBID_REPO              same as --repo
   IBID_MEMORY            same as --memory
   IBID_CACHE_DIR         same as --cache-dir
+  IBID_CACHED_DATA       same as --cached-data
   IBID_SSH               same as --ssh
   IBID_PASSWORD          the password itself
   IBID_PASSWORD_FILE     same as --password-file
@@ -141,6 +142,19 @@ pub(crate) struct Global {
     /// Do without the local cache, and read all index files again
     #[arg(long, global = true)]
     pub(crate) no_cache: bool,
+    /// Keep at most so much data in the local cache, if the repository is not on this machine: what was stored last,
+    /// and what backups needed of it
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        value_parser = size,
+        default_value = "2GiB",
+        env = "IBID_CACHED_DATA",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) cached_data: u64,
     /// Take the options that you do not give from this profile of the config file
     #[arg(long, global = true, value_name = "NAME", add = complete::profiles())]
     pub(crate) profile: Option<String>,

@@ -67,6 +67,7 @@ impl Context {
                 memory: global.memory,
                 cache_dir: global.cache_dir.clone(),
                 no_cache: global.no_cache,
+                cached_data: global.cached_data,
                 network: global.network.of_another(),
                 quiet: global.quiet,
                 json: global.json,
@@ -169,7 +170,7 @@ impl Context {
     fn with_cache(&self, repository: Repository) -> Repository {
         let folder = self.global.cache_dir.clone().or_else(default_cache);
         match folder.filter(|_| !self.global.no_cache) {
-            Some(folder) => repository.with_cache(&folder),
+            Some(folder) => repository.with_cached_data(self.global.cached_data).with_cache(&folder),
             None => repository,
         }
     }

@@ -16,6 +16,7 @@ struct JsonCache {
     chunks: u64,
     run_bytes: u64,
     copy_bytes: u64,
+    data_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -35,6 +36,7 @@ pub(crate) fn cache_stats(out: &mut Out, about: About, stats: &CacheStats) -> Re
             chunks: stats.chunks,
             run_bytes: stats.run_bytes,
             copy_bytes: stats.copy_bytes,
+            data_bytes: stats.data_bytes,
         };
         return out.document("cache stats", about, &stats);
     }
@@ -52,6 +54,9 @@ pub(crate) fn cache_stats(out: &mut Out, about: About, stats: &CacheStats) -> Re
     ))?;
     if stats.copy_bytes > 0 {
         out.line(format!("copies  {} of trees and snapshots", size(stats.copy_bytes)))?;
+    }
+    if stats.data_bytes > 0 {
+        out.line(format!("data    {} of what was stored or read", size(stats.data_bytes)))?;
     }
     Ok(())
 }

@@ -6,9 +6,9 @@
 //! A copy is as sealed as its original, so damage is noticed when it is opened.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,7 +18,7 @@ use ibid_format::FileId;
 use ibid_storage::Storage;
 
 use super::{Cache, age, files_in, id_of, remove_abandoned};
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::{folder, name_in};
 use crate::threads::wait;
 use crate::{Error, Monitor, Result, Warning};
 
@@ -92,7 +92,7 @@ impl Copies {
             }
             let Some(_claim) = self.claim(id) else { continue };
             let fetch = |file: &mut File| fetch(storage, folder, id, size, &path, file);
-            match self.write(folder, &path, fetch) {
+            match self.cache.write_whole(in_cache(folder), &path, fetch) {
                 Err(error @ Error::Local { .. }) => self.give_up(error),
                 // A part of it can still be read.
                 Err(error) if error.is_damage() => return Ok(false),
@@ -117,7 +117,7 @@ impl Copies {
             written.map_err(|source| Error::local("write", &path, source))
         };
         if !self.is_full.load(Ordering::Relaxed)
-            && let Err(error) = self.write(folder, &path, write)
+            && let Err(error) = self.cache.write_whole(in_cache(folder), &path, write)
         {
             self.give_up(error);
         }
@@ -175,27 +175,6 @@ impl Copies {
             fetching = wait(&self.fetched, &self.fetching, fetching);
         }
         None
-    }
-
-    /// Makes a file by `write`, whole or not at all.
-    fn write(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
-        let folder = self.cache.folder().join(in_cache(folder));
-        self.cache.make_folder(&folder)?;
-        let temporary = folder.join(format!("tmp-{}", new_id()));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary);
-        let mut file = file.map_err(|source| Error::local("make", &temporary, source))?;
-        let written = write(&mut file).and_then(|()| {
-            // Not synced: a copy that a crash leaves incomplete does not open.
-            std::fs::rename(&temporary, path).map_err(|source| Error::local("name", path, source))
-        });
-        if written.is_err() {
-            let _ = std::fs::remove_file(&temporary);
-        }
-        written
     }
 
     /// Makes no more copies: the disk may be full.

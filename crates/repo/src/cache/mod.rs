@@ -7,9 +7,11 @@
 mod complete;
 mod copies;
 mod file;
+mod parts;
 
 use std::collections::HashSet;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,19 +19,22 @@ pub(crate) use complete::Complete;
 pub(crate) use copies::Copies;
 pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
+pub(crate) use parts::Parts;
 
 use crate::index::Run;
+use crate::layout::new_id;
 use crate::similar::SketchRun;
 use crate::{Error, Monitor, Result, Warning};
 
 /// Folders in a cache.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     Run::FOLDER,
     SketchRun::FOLDER,
     copies::FOLDERS[0],
     copies::FOLDERS[1],
     copies::FOLDERS[2],
     copies::FOLDERS[3],
+    parts::FOLDER,
 ];
 /// Tells programs that make backups to pass the folder over (bford.info/cachedir).
 const TAG: &str =
@@ -79,6 +84,8 @@ pub struct CacheStats {
     /// Bytes of copies of trees, snapshots, and files of index and sketches. There are none if the repository is on a
     /// disk of this machine.
     pub copy_bytes: u64,
+    /// Bytes of data that this machine has stored or read, kept for the next backup under the same condition.
+    pub data_bytes: u64,
 }
 
 impl Cache {
@@ -106,6 +113,27 @@ impl Cache {
             std::fs::write(&tag, TAG).map_err(|source| Error::local("write", &tag, source))?;
         }
         Ok(())
+    }
+
+    /// Makes a file in a folder of the cache by `write`, whole or not at all.
+    fn write_whole(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+        let folder = self.folder.join(folder);
+        self.make_folder(&folder)?;
+        let temporary = folder.join(format!("tmp-{}", new_id()));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary);
+        let mut file = file.map_err(|source| Error::local("make", &temporary, source))?;
+        let written = write(&mut file).and_then(|()| {
+            // Not synced: what a crash leaves incomplete does not open.
+            std::fs::rename(&temporary, path).map_err(|source| Error::local("name", path, source))
+        });
+        if written.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written
     }
 
     /// Returns the folder of the cache.
@@ -212,6 +240,9 @@ impl Cache {
             if copies::FOLDERS.iter().any(is_in) {
                 stats.copy_bytes += size;
             }
+            if is_in(&parts::FOLDER) {
+                stats.data_bytes += size;
+            }
         }
         Ok(stats)
     }
@@ -264,6 +295,11 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
 fn age(path: &Path) -> Option<Duration> {
     let modified = std::fs::metadata(path).and_then(|file| file.modified()).ok()?;
     SystemTime::now().duration_since(modified).ok()
+}
+
+/// Notes that a file was used now. Should that fail, it goes earlier than it should.
+fn touch(file: &File) {
+    let _ = file.set_modified(SystemTime::now());
 }
 
 /// Deletes a temporary file if the process that wrote it must be gone.

@@ -32,6 +32,7 @@ use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::scratch::Scratch;
+use crate::threads::both;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// Times that loading begins again because another process has merged index files, or because a run of
@@ -123,10 +124,15 @@ impl LoadedIndex {
         // A prune, a check and a repair always list them.
         let far = files.copies.as_ref().filter(|_| packs > scratch.limits.packs_listed);
         let was_listed = far.is_some_and(|copies| listing == Listing::OfToday && copies.listed_packs_lately());
-        let mut stored = match was_listed {
-            true => StoredPacks::as_listed(&read),
-            false => StoredPacks::compare(&sources.runs, &read, &scratch)?,
-        };
+        let (aside, stored) = both(
+            files.storage.is_remote(),
+            || crate::repair::packs_set_aside(files),
+            || match was_listed {
+                true => Ok(StoredPacks::as_listed(&read)),
+                false => StoredPacks::compare(&sources.runs, &read, &scratch),
+            },
+        );
+        let mut stored = stored?;
         stored.unlisted.retain(|(id, _)| !is_out(*id));
         if !stored.differing.is_empty() && sources.drop_outdated_runs() {
             return Ok(None);
@@ -143,7 +149,7 @@ impl LoadedIndex {
                 returned: Vec::new(),
                 longer: unlisted.longer,
                 damaged: std::mem::take(&mut sources.damaged),
-                index_bytes: sources.index_bytes,
+                index_files: std::mem::take(&mut sources.listed),
                 trusted,
                 untrusted: std::mem::take(&mut sources.untrusted),
                 state,
@@ -166,7 +172,7 @@ impl LoadedIndex {
         loading.lose_suspects();
         let mut loaded = loading.loaded;
         loaded.index.loaded();
-        loaded.find_set_aside(&repository.files)?;
+        loaded.note_set_aside(aside?);
         loaded.lose_dependents(&scratch, unlisted_are_many, monitor)?;
         if let Some(copies) = far.filter(|_| !was_listed && !loaded.lacks_packs()) {
             copies.remember_list_of_packs();
@@ -232,9 +238,8 @@ struct Sources {
     runs: Vec<Arc<Run>>,
     /// Index files that no run stands for, with their sizes in bytes.
     files: Vec<(FileId, u64)>,
-    /// All index files.
-    listed: HashSet<FileId>,
-    index_bytes: u64,
+    /// All index files, ascending, with their sizes in bytes.
+    listed: Vec<(FileId, u64)>,
     damaged: Vec<DamagedFile>,
     /// Index files that are not trusted.
     untrusted: Vec<FileId>,
@@ -248,15 +253,16 @@ struct Sources {
 impl Sources {
     /// Returns the index files that are trusted and could be read, ascending.
     fn trusted(&self) -> Vec<FileId> {
-        let mut files = self.listed.clone();
-        for id in &self.untrusted {
-            files.remove(id);
-        }
+        let untrusted: HashSet<&FileId> = self.untrusted.iter().collect();
         let damaged: HashSet<&Name> = self.damaged.iter().map(|file| &file.name).collect();
-        let mut files: Vec<FileId> = files.into_iter().collect();
-        files.retain(|id| !damaged.contains(&name_in(folder::INDEX, *id)));
+        let mut files: Vec<FileId> = self.listed.iter().map(|(id, _)| *id).collect();
+        files.retain(|id| !untrusted.contains(id) && !damaged.contains(&name_in(folder::INDEX, *id)));
         files.sort_unstable();
         files
+    }
+
+    fn lists(&self, file: FileId) -> bool {
+        self.listed.binary_search_by_key(&file, |(id, _)| *id).is_ok()
     }
 
     /// Records damage of an index file.
@@ -298,8 +304,8 @@ impl Sources {
         let covered: HashSet<FileId> = runs.iter().flat_map(|run| &run.tables.covers).copied().collect();
         let listed_ids: HashSet<FileId> = listed.iter().map(|(id, _)| *id).collect();
         let runs_may_be_outdated = !covered.is_subset(&listed_ids);
-        let index_bytes = listed.iter().map(|(_, size)| size).sum();
-        let uncovered: Vec<_> = listed.into_iter().filter(|(id, _)| !covered.contains(id)).collect();
+        let uncovered = listed.iter().filter(|(id, _)| !covered.contains(id));
+        let uncovered: Vec<_> = uncovered.copied().collect();
         if let Some(copies) = &repository.files.copies {
             copies.retain_listed(folder::INDEX, &uncovered);
         }
@@ -307,8 +313,7 @@ impl Sources {
             damaged: state.damaged.iter().map(DamagedFile::of_log).collect(),
             state,
             runs,
-            index_bytes,
-            listed: listed_ids,
+            listed,
             files: uncovered,
             untrusted: Vec::new(),
             may_vanish,
@@ -390,7 +395,7 @@ impl Sources {
         for (id, error) in damaged {
             self.note_damage(id, error, scratch)?;
         }
-        let run = match building.finish(|id| self.listed.contains(id)) {
+        let run = match building.finish(|id| self.lists(*id)) {
             Ok(run) => run,
             Err(error) => return self.build_without(error, scratch, folder, stays, bytes),
         };
@@ -413,8 +418,9 @@ impl Sources {
             return Err(error);
         };
         scratch.monitor.warn(Warning::Cache { error });
-        let again = run.tables.covers.iter().filter(|id| self.listed.contains(id));
-        self.files.extend(again.map(|id| (*id, 0)));
+        let mut again = run.tables.covers.clone();
+        again.retain(|id| self.lists(*id));
+        self.files.extend(again.into_iter().map(|id| (id, 0)));
         self.build(scratch, folder, stays, bytes)
     }
 }
@@ -842,7 +848,8 @@ mod tests {
         let storage = Arc::new(Flaky::new(ibid_storage::Memory::new()));
         let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
         let cache = tempfile::tempdir().unwrap();
-        let mut repository = repository.with_cache(cache.path());
+        // With the data in its cache, this machine would restore what is lost.
+        let mut repository = repository.with_cached_data(0).with_cache(cache.path());
         let few = repository.index_limits();
         let backup = |repository: &Repository| {
             let before = storage.counts().list;

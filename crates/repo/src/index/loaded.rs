@@ -1,5 +1,7 @@
 //! The loaded index, with the damage found while loading.
 
+use std::collections::HashSet;
+
 use ibid_format::pack::PackSummary;
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
@@ -24,8 +26,8 @@ pub(crate) struct LoadedIndex {
     pub(crate) longer: Vec<LongerPack>,
     /// Unreadable index files, and packs with an unreadable directory.
     pub(crate) damaged: Vec<DamagedFile>,
-    /// Bytes of index files.
-    pub(crate) index_bytes: u64,
+    /// All index files, with their sizes in bytes.
+    pub(crate) index_files: Vec<(FileId, u64)>,
     /// The state of pruners.
     pub(crate) state: PruneState,
     /// Index files that were read, and that are trusted: what they list has its bases.
@@ -178,10 +180,9 @@ impl LoadedIndex {
     }
 
     /// Finds the packs that a repair has dealt with.
-    pub(super) fn find_set_aside(&mut self, files: &Files) -> Result<()> {
-        let aside = crate::repair::packs_set_aside(files)?;
+    pub(super) fn note_set_aside(&mut self, aside: HashSet<FileId>) {
         if aside.is_empty() {
-            return Ok(());
+            return;
         }
         for pack in &mut self.missing {
             pack.is_set_aside = pack.found.is_none() && aside.contains(&pack.id);
@@ -192,7 +193,6 @@ impl LoadedIndex {
                 .is_some_and(|number| !self.index.is_missing(number))
         };
         self.returned = aside.into_iter().filter(is_there).collect();
-        Ok(())
     }
 
     /// Returns the damaged index files that no pack needs any more once the unlisted ones are listed: not

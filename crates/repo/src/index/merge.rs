@@ -21,7 +21,11 @@ const SMALL: u64 = 64 << 10;
 impl Repository {
     /// Merges index files of about one size, as long as there are many of them. So an entry is written
     /// again once for each such size, and what a backup merges is seldom more than what it wrote.
-    pub(crate) fn merge_index_files(&self) -> Result<()> {
+    pub(crate) fn merge_index_files(&self, known: Vec<(FileId, u64)>) -> Result<()> {
+        let limits = self.index_limits();
+        if alike(known, limits.merged_files, limits.merged_bytes).is_empty() {
+            return Ok(());
+        }
         if self.files.storage.is_append_only() {
             // The old ones would stay, and be merged again after each backup.
             return Ok(());

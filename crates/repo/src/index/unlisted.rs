@@ -1,7 +1,7 @@
 //! Stored packs on their way into index files.
 
-use ibid_format::index as index_file;
 use ibid_format::pack::PackSummary;
+use ibid_format::{FileId, index as index_file};
 
 use super::loaded::LoadedIndex;
 use crate::files::Files;
@@ -48,10 +48,10 @@ impl Unlisted {
         }
     }
 
-    /// Writes index files of these packs, unless this is a dry run. Returns their size in bytes.
-    pub(crate) fn list(&mut self, files: &Files, epoch: u64, dry_run: bool) -> Result<u64> {
+    /// Writes index files of these packs, unless this is a dry run. Returns them, with their sizes in bytes.
+    pub(crate) fn list(&mut self, files: &Files, epoch: u64, dry_run: bool) -> Result<Vec<(FileId, u64)>> {
         let mut rest = self.packs.as_slice();
-        let mut written = 0;
+        let mut written = Vec::new();
         while !rest.is_empty() {
             let count = packs_of_one_file(rest, self.chunks_max);
             let id = new_id();
@@ -60,7 +60,7 @@ impl Unlisted {
             if !dry_run {
                 files.put_copied(folder::INDEX, id, &bytes)?;
             }
-            written += bytes.len() as u64;
+            written.push((id, bytes.len() as u64));
             rest = &rest[count..];
         }
         self.packs.clear();
@@ -106,9 +106,9 @@ fn chunks_of(pack: &PackSummary) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use ibid_format::ChunkId;
     use ibid_format::frame::Blob;
     use ibid_format::pack::{FrameSummary, PackKind};
-    use ibid_format::{ChunkId, FileId};
 
     use super::*;
 

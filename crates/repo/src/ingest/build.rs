@@ -25,7 +25,7 @@ use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, TakenFrom, ToR
 use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
-use crate::threads::{Receiver, bounded, scope, spawn, unbounded};
+use crate::threads::{Receiver, both, bounded, scope, spawn, unbounded};
 use crate::tree::{ListWriter, ListingWriter, MetadataChunkers, MetadataSink};
 use crate::{Error, ProgressCounters, Result, Warning};
 
@@ -35,6 +35,8 @@ pub(crate) struct Built {
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
     pub(crate) checkpoint: Option<FileId>,
+    /// All index files that are known, with their sizes in bytes.
+    pub(crate) index_files: Vec<(FileId, u64)>,
 }
 
 /// Runs the whole pipeline. This thread becomes the builder. Without an origin, there are no checkpoints.
@@ -67,14 +69,28 @@ pub(crate) fn run(
     };
     // All threads have ended: their packs are durable, and any failure is known.
     let failure = stored.failure();
-    let listed = stored.write_index(job);
-    failure?;
-    let (mut built, similar) = end?;
-    listed?;
+    let (mut built, similar) = match (failure, end) {
+        (Ok(()), Ok(built)) => built,
+        (failure, end) => {
+            // What was stored is found all the same, but not as quickly.
+            let listed = stored.write_index(job);
+            return Err(failure
+                .and(end.map(drop))
+                .and(listed)
+                .expect_err("one of them has failed"));
+        }
+    };
+    // Neither needs the other.
+    let at_once = job.repository.files.storage.is_remote();
+    let (listed, saved) = both(
+        at_once,
+        || stored.write_index(job),
+        || similar.map_or(Ok(()), |similar| save_sketches(job, similar)),
+    );
+    listed.and(saved)?;
     built.checkpoint = stored.checkpoint.id();
-    if let Some(similar) = similar {
-        save_sketches(job, similar)?;
-    }
+    built.index_files.clone_from(&job.loaded.index_files);
+    built.index_files.extend(stored.into_index_files());
     Ok(built)
 }
 
@@ -184,6 +200,7 @@ fn gather(
         users,
         groups: owner_groups,
         checkpoint: None,
+        index_files: Vec::new(),
     };
     Ok((built, similar))
 }

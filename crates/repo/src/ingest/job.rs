@@ -94,7 +94,8 @@ impl<'a> Job<'a> {
         let loaded = Arc::new(loaded);
         let bases = (finds_similar && limits.bases > 0).then(|| {
             let budget = limits.bases + limits.bases_lent;
-            let reader = repository.reader_ahead(&loaded, budget).comparing_ends_only();
+            let reader = repository.reader_ahead(&loaded, budget);
+            let reader = reader.comparing_ends_only().keeping_fetched();
             reader.cache.for_backup();
             reader
         });

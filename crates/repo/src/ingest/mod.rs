@@ -83,6 +83,7 @@ use crate::session::{OpenSession, SessionEnd};
 use crate::similar;
 use crate::snapshots::next_sequence;
 use crate::source::Filter;
+use crate::threads::both;
 use crate::{Error, Monitor, Repository, Result, SnapshotInfo, Warning, clock};
 
 /// Most bytes that the paths of a backup may have, so that they fit into a snapshot file with all else.
@@ -94,6 +95,14 @@ const CHUNKS_CACHED_AT_ONCE: u64 = 64 << 10;
 /// A snapshot that is dated later than so many seconds from now is from the future: clocks of machines
 /// differ by less.
 const FUTURE_SECONDS: i64 = 3600;
+
+/// What there is in a repository at the end of a backup.
+struct StoredFiles {
+    /// Hash of the packs, if there is a cache to remember it.
+    packs: Option<ChunkId>,
+    /// The index files, with their sizes in bytes.
+    index_files: Vec<(FileId, u64)>,
+}
 
 impl Repository {
     /// Makes a snapshot. When this returns `Ok`, the snapshot is durable: complete, and readable
@@ -177,18 +186,16 @@ impl Repository {
             .then(|| self.load_own_index(options))
             .transpose()?;
         let mut session = (!options.dry_run).then(begin).transpose()?;
-        let loaded = early.map_or_else(|| self.load_own_index(options), Ok);
+        let load = || early.map_or_else(|| self.load_own_index(options), Ok);
+        let at_once = self.files.storage.is_remote();
+        let origin = || {
+            self.keep_config_copy(options)?;
+            self.origin(&input, paths, options)
+        };
+        let (loaded, origin) = both(at_once, load, origin);
         let done = loaded.and_then(|loaded| {
-            self.back_up(
-                started,
-                input,
-                paths,
-                filter,
-                unresolved,
-                options,
-                loaded,
-                session.as_mut(),
-            )
+            let session = session.as_mut();
+            self.back_up(started, input, filter, unresolved, options, loaded, origin?, session)
         });
         if let Some(session) = session
             && let Err(error) = session.end(&self.files)
@@ -204,14 +211,13 @@ impl Repository {
         &self,
         started: Instant,
         input: read::Input,
-        paths: Vec<Vec<u8>>,
         filter: Arc<Filter>,
         unresolved: u64,
         options: &BackupOptions,
         loaded: LoadedIndex,
+        origin: Origin,
         mut session: Option<&mut OpenSession>,
     ) -> Result<Option<BackupSummary>> {
-        let origin = self.origin(&input, paths, options)?;
         let parent_is_complete = origin
             .parent
             .as_ref()
@@ -238,7 +244,10 @@ impl Repository {
             _ => false,
         };
         let reading_began = job.started;
-        let packs = self.packs_hash(&job);
+        let stored = StoredFiles {
+            packs: self.packs_hash(&job),
+            index_files: built.index_files.clone(),
+        };
         let tally = job.into_tally();
         let duration_ms = || clock::since(started).as_millis() as u64;
         if self.monitor.is_cancelled() {
@@ -251,11 +260,11 @@ impl Repository {
         let done: Vec<FileId> = origin.checkpoints.iter().copied().chain(built.checkpoint).collect();
         let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
         let stored = match &mut session {
-            Some(session) if !skipped => match self.conclude(session, &snapshot, packs)? {
+            Some(session) if !skipped => match self.conclude(session, &snapshot, &stored)? {
                 SessionEnd::Void if rules::holds(Rule::WalkAgain) => return Ok(None),
                 SessionEnd::Void => {
                     **session = OpenSession::begin(&self.files, "backup", &options.program, &snapshot.paths)?;
-                    match self.conclude(session, &snapshot, packs)? {
+                    match self.conclude(session, &snapshot, &stored)? {
                         SessionEnd::Void => return Ok(None),
                         SessionEnd::Stored(size) => Some((session.id, size)),
                     }
@@ -286,18 +295,18 @@ impl Repository {
     }
 
     /// Puts the snapshot of a session, and does what is due after that.
-    fn conclude(&self, session: &mut OpenSession, snapshot: &Snapshot, packs: Option<ChunkId>) -> Result<SessionEnd> {
+    fn conclude(&self, session: &mut OpenSession, snapshot: &Snapshot, stored: &StoredFiles) -> Result<SessionEnd> {
         let end = session.put(&self.files, snapshot)?;
         if let SessionEnd::Void = end {
             return Ok(end);
         }
         let snapshot = session.id;
-        if let (Some(cache), Some(packs)) = (&self.cache, packs)
+        if let (Some(cache), Some(packs)) = (&self.cache, stored.packs)
             && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
         {
             self.monitor.warn(Warning::Cache { error });
         }
-        if let Err(error) = self.merge_index_files() {
+        if let Err(error) = self.merge_index_files(stored.index_files.clone()) {
             // The snapshot is durable. The next backup tries again.
             self.monitor.warn(Warning::Repository { error });
         }
@@ -346,6 +355,7 @@ impl Repository {
             ..
         } = derived;
         let loaded = self.load_own_index(options)?;
+        self.keep_config_copy(options)?;
         let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
         let filter = Arc::new(Filter::new(&options.excludes)?);
         let job = Job::new(self, options, loaded, filter, is_complete, Some(Source::Copy(source)));
@@ -353,7 +363,10 @@ impl Repository {
         let built = build::run(&job, read::Input::Copy, Baseline::default(), None);
         self.refresh();
         let built = built?;
-        let packs = self.packs_hash(&job);
+        let stored = StoredFiles {
+            packs: self.packs_hash(&job),
+            index_files: built.index_files,
+        };
         let mut tally = job.into_tally();
         let made = match loses_files {
             true => tally.counters,
@@ -381,7 +394,7 @@ impl Repository {
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         if let Some(session) = session.filter(|_| !tally.skipped) {
-            let put = |session: &mut OpenSession| self.conclude(session, &snapshot, packs);
+            let put = |session: &mut OpenSession| self.conclude(session, &snapshot, &stored);
             match self.put_derived(session, &snapshot, seen, is_due, put)? {
                 DerivedEnd::Void => return Ok(None),
                 DerivedEnd::Stored(id, size) => {
@@ -398,10 +411,13 @@ impl Repository {
     /// Deletes copies of packs that are not in the storage any more. Those that another process has added meanwhile
     /// go, too, and are made again.
     fn retain_copies(&self, loaded: &LoadedIndex) {
+        let index = &loaded.index;
+        let is_stored = |id| index.find_pack(id).is_some_and(|number| !index.is_missing(number));
         if let Some(copies) = &self.files.copies {
-            let index = &loaded.index;
-            let is_stored = |id| index.find_pack(id).is_some_and(|number| !index.is_missing(number));
             copies.retain(folder::PACKS, is_stored);
+        }
+        if let Some(parts) = &self.files.parts {
+            parts.retain(is_stored);
         }
     }
 
@@ -442,10 +458,17 @@ impl Repository {
         let loaded = LoadedIndex::load_for_writer(self, state)?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
-            crate::repair::keep_copy(&self.files)?;
             self.retain_copies(&loaded);
         }
         Ok(loaded)
+    }
+
+    /// Makes the copy of the config, if there is none.
+    fn keep_config_copy(&self, options: &BackupOptions) -> Result<()> {
+        match options.dry_run {
+            true => Ok(()),
+            false => crate::repair::keep_copy(&self.files),
+        }
     }
 
     /// Selects the snapshot to compare with, and the place of the new one in their order.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use ibid_format::FileId;
 use ibid_format::pack::{self, PackKind, PackSummary};
 
 use super::checkpoints::{CheckpointDue, LastCheckpoint};
@@ -89,6 +90,8 @@ impl DurablePacks {
 /// State shared by the packer and the uploaders.
 pub(crate) struct Stored {
     unlisted: Mutex<Unlisted>,
+    /// Index files that were written, with their sizes in bytes.
+    index_files: Mutex<Vec<(FileId, u64)>>,
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     durable: Mutex<DurablePacks>,
@@ -102,6 +105,7 @@ impl Stored {
     pub(crate) fn new(memory: u64) -> Stored {
         Stored {
             unlisted: Mutex::new(Unlisted::new(memory)),
+            index_files: Mutex::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             durable: Mutex::default(),
@@ -172,8 +176,15 @@ impl Stored {
         let mut unlisted = self.unlisted().take();
         let (files, epoch) = (&job.repository.files, job.loaded.state.number);
         let written = unlisted.list(files, epoch, job.options.dry_run)?;
-        job.count(|tally| tally.written += written);
+        job.count(|tally| tally.written += written.iter().map(|(_, size)| size).sum::<u64>());
+        let mut index_files = self.index_files.lock().expect("no holder of this lock panics");
+        index_files.extend(written);
         Ok(())
+    }
+
+    /// Returns the index files that were written, with their sizes in bytes.
+    pub(crate) fn into_index_files(self) -> Vec<(FileId, u64)> {
+        self.index_files.into_inner().expect("no holder of this lock panics")
     }
 }
 
@@ -341,12 +352,9 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<Upload>) {
             stored.fail(error.into());
             return;
         }
-        let copies = &job.repository.files.copies;
-        if let Some(copies) = copies
-            && due.summary.kind == PackKind::Metadata
-            && !job.options.dry_run
-        {
-            copies.put(folder::PACKS, due.summary.id, &due.bytes);
+        if !job.options.dry_run {
+            let files = &job.repository.files;
+            files.keep_pack(due.summary.kind, due.summary.id, &due.bytes);
         }
         drop(due.bytes);
         if !job.options.dry_run

@@ -52,6 +52,7 @@ impl Repository {
             files: &self.files,
             loaded,
             cache: None,
+            keeps: false,
         };
         let ahead = self.files.storage.is_remote().then(|| Ahead::new(self.memory / 16));
         let mut moving = Moving {
@@ -181,7 +182,7 @@ impl Moving<'_> {
             };
             let mut plain = std::mem::take(&mut self.plain);
             let length = match self.ahead.and_then(|ahead| ahead.take(self.from, number, &mut plain)) {
-                Some(length) => length,
+                Some(taken) => taken.length,
                 None => {
                     plain = self
                         .repository
@@ -224,9 +225,7 @@ impl Moving<'_> {
         let (bytes, pack) = builder.finish();
         let files = &self.repository.files;
         files.storage.put(&name_in(folder::PACKS, pack.id), &[&bytes])?;
-        if let Some(copies) = files.copies.as_ref().filter(|_| pack.kind == PackKind::Metadata) {
-            copies.put(folder::PACKS, pack.id, &bytes);
-        }
+        files.keep_pack(pack.kind, pack.id, &bytes);
         self.summary.packs_written += 1;
         self.summary.written += pack.size;
         ProgressCounters::add(&self.repository.monitor.counters.stored, pack.size);

@@ -40,9 +40,7 @@ impl Repository {
         for id in doomed {
             self.monitor.check_cancelled()?;
             self.delete_if_there(&name_in(folder::PACKS, id))?;
-            if let Some(copies) = &self.files.copies {
-                copies.remove(folder::PACKS, id);
-            }
+            self.files.forget_pack(id);
             summary.packs_deleted += 1;
         }
         summary.deleted += bytes;

@@ -175,7 +175,9 @@ pub(crate) struct ChunkReader<'a> {
     pub(super) verified: Verified,
     /// What is fetched before it is asked for.
     pub(super) ahead: Option<Ahead>,
-    /// Bytes of sealed frames read so far.
+    /// Whether this machine keeps what is fetched ahead.
+    keeps_fetched: bool,
+    /// Bytes of sealed frames read from the storage so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
     /// Buffers for sealed frames and for assembled chunks.
@@ -197,6 +199,7 @@ impl<'a> ChunkReader<'a> {
             compares_bases: true,
             verified: Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN)),
             ahead: None,
+            keeps_fetched: false,
             bytes_read: AtomicU64::new(0),
             decoders: Mutex::default(),
             buffers: Mutex::default(),
@@ -210,6 +213,14 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn fetching_ahead(self, room: u64) -> ChunkReader<'a> {
         ChunkReader {
             ahead: Some(Ahead::new(room)),
+            ..self
+        }
+    }
+
+    /// Lets this machine keep what is fetched ahead, because the next backup may need it.
+    pub(crate) fn keeping_fetched(self) -> ChunkReader<'a> {
+        ChunkReader {
+            keeps_fetched: true,
             ..self
         }
     }
@@ -255,6 +266,7 @@ impl<'a> ChunkReader<'a> {
             files: self.files,
             loaded: &self.loaded,
             cache: Some(&self.cache),
+            keeps: self.keeps_fetched,
         }
     }
 
@@ -400,11 +412,13 @@ impl<'a> ChunkReader<'a> {
         let frame = self.loaded.index.frame(number);
         let pack = self.loaded.index.pack(frame.pack);
         if let Some(ahead) = &self.ahead
-            && let Some(length) = ahead.take(self.frame_source(), number, sealed)
+            && let Some(taken) = ahead.take(self.frame_source(), number, sealed)
         {
-            self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
-            *at = 0..length;
-            return Ok(&sealed[..length]);
+            if taken.is_fetched {
+                self.bytes_read.fetch_add(frame.sealed.into(), Ordering::Relaxed);
+            }
+            *at = 0..taken.length;
+            return Ok(&sealed[..taken.length]);
         }
         sealed.resize(frame.sealed as usize, 0);
         let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed)?;

@@ -33,6 +33,7 @@ impl Repository {
             id: header.repository,
             encrypted: header.encrypted,
             config: copy,
+            slots: None,
         }))
     }
 
@@ -108,7 +109,7 @@ fn mending(storage: &Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Option
         storage: storage.clone(),
         config: copy.clone(),
     };
-    let repository = Repository::open_with(Arc::new(repaired), &copy, password)?;
+    let repository = Repository::open_with(Arc::new(repaired), &copy, password, None)?;
     Ok(Some(Mending {
         damaged,
         copy,

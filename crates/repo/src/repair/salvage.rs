@@ -156,7 +156,9 @@ impl Repairing<'_> {
     fn write_index(&mut self, salvage: &mut Salvage) -> Result<()> {
         let (files, epoch) = (&self.repository.files, self.loaded.state.number);
         let written = salvage.unlisted.list(files, epoch, self.options.dry_run)?;
-        self.report.written += if self.options.dry_run { 0 } else { written };
+        if !self.options.dry_run {
+            self.report.written += written.iter().map(|(_, size)| size).sum::<u64>();
+        }
         Ok(())
     }
 

@@ -67,12 +67,10 @@ impl Scratch {
         use ibid_format::{FileId, Keys, MasterKey};
 
         Scratch {
-            files: Arc::new(Files {
-                storage: Arc::new(ibid_storage::Memory::new()),
-                keys: Keys::encrypted(FileId::random(), &MasterKey::random()),
-                copies: None,
-                names_denied: false,
-            }),
+            files: Arc::new(Files::new(
+                Arc::new(ibid_storage::Memory::new()),
+                Keys::encrypted(FileId::random(), &MasterKey::random()),
+            )),
             folder: folder.to_owned(),
             limits: IndexLimits::tiny(),
             monitor: Arc::default(),

@@ -287,7 +287,7 @@ impl Repository {
         stats.logical = stats.depths.iter().map(|depth| depth.bytes).sum();
         stats.packs = loaded.index.packs().count() as u64;
         stats.pack_bytes = loaded.index.packs().map(|(_, pack)| pack.size).sum();
-        stats.index_bytes = loaded.index_bytes;
+        stats.index_bytes = loaded.index_files.iter().map(|(_, size)| size).sum();
         let size = |folder| -> Result<u64> {
             let files = self.files.list(folder)?;
             Ok(files.iter().map(|(_, size)| size).sum())

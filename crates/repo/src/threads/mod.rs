@@ -38,6 +38,27 @@ pub(crate) fn scope<'env, T>(work: impl for<'scope> FnOnce(&'scope Scope<'scope,
     })
 }
 
+/// Does two things and returns what both return: at once, the second in this thread, if `at_once`, or else one after
+/// the other.
+pub(crate) fn both<A: Send, B>(
+    at_once: bool,
+    first: impl FnOnce() -> Result<A> + Send,
+    second: impl FnOnce() -> B,
+) -> (Result<A>, B) {
+    if !at_once {
+        let first = first();
+        return (first, second());
+    }
+    let mut done = None;
+    let (begun, second) = scope(|scope| {
+        let done = &mut done;
+        let begun = spawn(scope, move || *done = Some(first()));
+        (begun, second())
+    });
+    let first = begun.and_then(|()| done.expect("a thread that was begun has ended"));
+    (first, second)
+}
+
 #[cfg(feature = "simulation")]
 fn number(scope: &Scope<'_, '_>) -> usize {
     std::ptr::from_ref(scope).addr()

@@ -51,8 +51,10 @@ fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_
     let first = backup(&repository, folder.path()).id.unwrap().to_string();
     let before = contents(folder.path());
     folder.write("second", &noise(2, 3_000_000));
-    // The session, a pack of data and one of metadata, then the index.
-    storage.fail(Operation::Put, 3, ObjectFault::Before(ErrorKind::NoSpace));
+    // The session, a pack of data and one of metadata, then the index, and the sketches beside it.
+    for skip in [3, 4] {
+        storage.fail(Operation::Put, skip, ObjectFault::Before(ErrorKind::NoSpace));
+    }
     match repository.backup(&options(folder.path())) {
         Err(Error::Storage(error)) => {
             assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Put));
@@ -60,6 +62,7 @@ fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_
         }
         other => panic!("{other:?}"),
     }
+    storage.heal();
     let ids: Vec<_> = repository
         .snapshots()
         .unwrap()

@@ -23,6 +23,7 @@ mod hints;
 mod hostile_restore;
 mod images;
 mod inode_flags;
+mod kept_data;
 mod keys;
 mod limits;
 mod one_file;

@@ -38,6 +38,8 @@ pub(crate) struct FrameSource<'a> {
     pub(crate) loaded: &'a LoadedIndex,
     /// Frames that need not be fetched. Without it, the bases of frames are not fetched, either.
     pub(crate) cache: Option<&'a FrameCache>,
+    /// Whether this machine keeps what is fetched, because the next backup may need it.
+    pub(crate) keeps: bool,
 }
 
 impl FrameSource<'_> {
@@ -130,6 +132,16 @@ struct Opened {
     bytes: Vec<u8>,
     /// The plaintext of each frame. One that does not open is read once more, which says why.
     plain: HashMap<u32, Range<usize>>,
+    /// Whether it came from the storage.
+    is_fetched: bool,
+}
+
+/// A frame that was taken.
+pub(crate) struct Taken {
+    /// Length of its plaintext.
+    pub(crate) length: usize,
+    /// Whether it came from the storage.
+    pub(crate) is_fetched: bool,
 }
 
 /// Work for a thread that fetches.
@@ -311,19 +323,21 @@ impl Ahead {
         part.content = Content::Coming;
         let (is_base, has_deltas) = (part.is_base, part.segment.has_deltas);
         let (pack, start, length) = (part.segment.pack, part.segment.start, part.segment.length);
-        let frames = part.segment.frames.clone();
+        let (frames, is_kept) = (part.segment.frames.clone(), part.segment.is_kept);
         let queue = state.queue(is_base);
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(length);
         queue.bytes += length;
         state.coming += 1;
         drop(state);
 
-        let name = name_in(folder::PACKS, from.loaded.index.pack(pack).id);
-        let mut bytes = vec![0; length as usize];
-        let opened = match from.files.storage.read_at(&name, start, &mut bytes) {
-            Ok(()) => Some(open(from, bytes, &frames)),
-            Err(_) => None,
-        };
+        let opened = read(from, pack, start, length, is_kept).map(|(bytes, is_fetched)| {
+            let (bytes, plain) = open(from, bytes, &frames);
+            Opened {
+                bytes,
+                plain,
+                is_fetched,
+            }
+        });
         let bases = match &opened {
             Some(opened) if has_deltas && from.follows_bases() => bases(from, opened, &frames),
             _ => Vec::new(),
@@ -351,9 +365,9 @@ impl Ahead {
         self.changed.notify_all();
     }
 
-    /// Puts the plaintext of a frame at the beginning of `out` and returns its length, if the frame is planned, can be
-    /// read and opens. Waits until it is here.
-    pub(crate) fn take(&self, from: FrameSource<'_>, frame: u32, out: &mut Vec<u8>) -> Option<usize> {
+    /// Puts the plaintext of a frame at the beginning of `out`, if the frame is planned, can be read and opens. Waits
+    /// until it is here.
+    pub(crate) fn take(&self, from: FrameSource<'_>, frame: u32, out: &mut Vec<u8>) -> Option<Taken> {
         let mut state = self.lock();
         let number = loop {
             match state.frames.get(&frame)?.place {
@@ -389,7 +403,10 @@ impl Ahead {
                         let plain = &opened.bytes[plain];
                         out.resize(out.len().max(plain.len()), 0);
                         out[..plain.len()].copy_from_slice(plain);
-                        plain.len()
+                        Taken {
+                            length: plain.len(),
+                            is_fetched: opened.is_fetched,
+                        }
                     });
                     drop(opened);
                     if self.lock().done(number) {
@@ -423,8 +440,31 @@ impl Ahead {
     }
 }
 
-/// Opens the frames of a segment.
-fn open(from: FrameSource<'_>, mut bytes: Vec<u8>, frames: &[(u32, Range<u32>)]) -> Opened {
+/// Returns the bytes of a segment, and whether they came from the storage; none if they can't be read.
+fn read(from: FrameSource<'_>, pack: u32, start: u64, length: u64, is_kept: bool) -> Option<(Vec<u8>, bool)> {
+    let pack = from.loaded.index.pack(pack).id;
+    let mut bytes = vec![0; length as usize];
+    let parts = from.files.parts.as_ref();
+    if is_kept && parts.is_some_and(|parts| parts.read_at(pack, start, &mut bytes)) {
+        return Some((bytes, false));
+    }
+    let read = from
+        .files
+        .storage
+        .read_at(&name_in(folder::PACKS, pack), start, &mut bytes);
+    read.ok()?;
+    if let Some(parts) = parts.filter(|_| from.keeps) {
+        parts.put(pack, start, &bytes);
+    }
+    Some((bytes, true))
+}
+
+/// Opens the frames of a segment, where they are. Returns where the plaintext of each is.
+fn open(
+    from: FrameSource<'_>,
+    mut bytes: Vec<u8>,
+    frames: &[(u32, Range<u32>)],
+) -> (Vec<u8>, HashMap<u32, Range<usize>>) {
     let mut plain = HashMap::with_capacity(frames.len());
     for (number, range) in frames {
         let frame = from.loaded.index.frame(*number);
@@ -435,7 +475,7 @@ fn open(from: FrameSource<'_>, mut bytes: Vec<u8>, frames: &[(u32, Range<u32>)])
             plain.insert(*number, start + within.start..start + within.end);
         }
     }
-    Opened { bytes, plain }
+    (bytes, plain)
 }
 
 /// Returns the frames that these need and that are not cached, each with the one that needs it. A base that is not less

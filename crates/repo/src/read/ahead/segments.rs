@@ -20,6 +20,8 @@ pub(super) struct Span {
     pack: u32,
     start: u64,
     pub(super) length: u32,
+    /// Whether this machine keeps a part of the pack that has the frame.
+    is_kept: bool,
 }
 
 impl Span {
@@ -30,12 +32,18 @@ impl Span {
             let pack = from.loaded.index.pack(frame.pack);
             pack.kind == PackKind::Metadata && from.files.copies.is_some()
         };
+        let is_kept = || {
+            let pack = from.loaded.index.pack(frame.pack).id;
+            let parts = from.files.parts.as_ref();
+            parts.is_some_and(|parts| parts.has(pack, frame.offset.into(), frame.sealed.into()))
+        };
         (frame.is_stored() && !is_copied()).then(|| Span {
             frame: number,
             depth: frame.depth,
             pack: frame.pack,
             start: frame.offset.into(),
             length: frame.sealed,
+            is_kept: is_kept(),
         })
     }
 
@@ -53,10 +61,13 @@ pub(super) struct Segment {
     pub(super) frames: Vec<(u32, Range<u32>)>,
     /// Whether one of them has bases.
     pub(super) has_deltas: bool,
+    /// Whether this machine keeps the frame, which is one by itself then.
+    pub(super) is_kept: bool,
 }
 
 /// Divides frames, in the order in which they are needed, into segments in about this order: neighbours in a pack
-/// become one, if it is not longer than `longest`.
+/// become one, if it is not longer than `longest`. A frame that this machine keeps takes no request, and is one by
+/// itself.
 pub(super) fn join(spans: &[Span], longest: u64) -> Vec<Segment> {
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();
     order.sort_unstable_by_key(|&rank| {
@@ -68,6 +79,7 @@ pub(super) fn join(spans: &[Span], longest: u64) -> Vec<Segment> {
         let span = &spans[rank as usize];
         if let Some((first, segment)) = segments.last_mut()
             && segment.pack == span.pack
+            && !(segment.is_kept || span.is_kept)
             && span.start <= segment.start + segment.length + GAP_MAX
             && span.end() - segment.start <= longest
         {
@@ -81,6 +93,7 @@ pub(super) fn join(spans: &[Span], longest: u64) -> Vec<Segment> {
             length: 0,
             frames: Vec::new(),
             has_deltas: false,
+            is_kept: span.is_kept,
         };
         segment.add(span);
         segments.push((rank, segment));
@@ -110,6 +123,7 @@ mod tests {
             pack,
             start,
             length,
+            is_kept: false,
         }
     }
 
@@ -141,6 +155,17 @@ mod tests {
             (vec![0, 1, 2], 1, 0..far + 100),
             (vec![3], 1, far + 101 + GAP_MAX..far + 201 + GAP_MAX),
         ];
+        assert_eq!(joined(&spans, LENGTH_MAX), expected);
+    }
+
+    #[test]
+    fn a_frame_that_is_kept_is_not_fetched_with_its_neighbours() {
+        let kept = Span {
+            is_kept: true,
+            ..span(1, 1, 100, 100)
+        };
+        let spans = [span(0, 1, 0, 100), kept, span(2, 1, 200, 100)];
+        let expected = vec![(vec![0], 1, 0..100), (vec![1], 1, 100..200), (vec![2], 1, 200..300)];
         assert_eq!(joined(&spans, LENGTH_MAX), expected);
     }
 

@@ -87,8 +87,8 @@ fn direct(reader: &ChunkReader<'_>, number: u32) -> Vec<u8> {
 
 fn taken(reader: &ChunkReader<'_>, number: u32) -> Option<Vec<u8>> {
     let mut bytes = vec![0xee; 5];
-    let length = ahead(reader).take(source(reader), number, &mut bytes)?;
-    bytes.truncate(length);
+    let taken = ahead(reader).take(source(reader), number, &mut bytes)?;
+    bytes.truncate(taken.length);
     Some(bytes)
 }
 
@@ -97,6 +97,7 @@ fn source<'r>(reader: &'r ChunkReader<'_>) -> FrameSource<'r> {
         files: reader.files,
         loaded: &reader.loaded,
         cache: Some(&reader.cache),
+        keeps: false,
     }
 }
 
