@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use s3s::dto::{
-    DeleteObjectInput, DeleteObjectOutput, ETag, ETagCondition, GetObjectInput, GetObjectOutput, HeadBucketInput,
-    HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListObjectsV2Input, ListObjectsV2Output, Object,
-    PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
+    DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag, ETagCondition,
+    GetObjectInput, GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
+    ListObjectsV2Input, ListObjectsV2Output, Object, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
 };
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
@@ -22,6 +22,8 @@ pub struct Traits {
     pub page: usize,
     /// Whether it ignores the condition of a put, as servers do that don't know it.
     pub overwrites: bool,
+    /// Whether it can't delete several objects with one request.
+    pub deletes_one: bool,
 }
 
 impl Default for Traits {
@@ -29,6 +31,7 @@ impl Default for Traits {
         Traits {
             page: 1000,
             overwrites: false,
+            deletes_one: false,
         }
     }
 }
@@ -184,6 +187,28 @@ impl S3 for Objects {
         there(&request.input.bucket)?;
         self.set(&request.input.bucket, &request.input.key, None);
         Ok(S3Response::new(DeleteObjectOutput::default()))
+    }
+
+    async fn delete_objects(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let input = request.input;
+        there(&input.bucket)?;
+        if self.traits.deletes_one {
+            return Err(s3_error!(NotImplemented));
+        }
+        let deleted = input.delete.objects.into_iter().map(|object| {
+            self.set(&input.bucket, &object.key, None);
+            DeletedObject {
+                key: Some(object.key),
+                ..DeletedObject::default()
+            }
+        });
+        Ok(S3Response::new(DeleteObjectsOutput {
+            deleted: Some(deleted.collect()),
+            ..DeleteObjectsOutput::default()
+        }))
     }
 
     async fn list_objects_v2(

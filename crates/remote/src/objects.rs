@@ -1,12 +1,14 @@
 //! [`ObjectStorage`]: the storage trait over the operations of a server.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 use object_store::path::Path;
 use object_store::{
@@ -20,6 +22,8 @@ use crate::{Address, Requests};
 
 /// Bytes that are sent as one: between them others get their turn, and progress is noted.
 const PIECE: usize = 256 << 10;
+/// Objects that are deleted with one request.
+const DELETED: usize = 1000;
 /// Objects of a list that are taken at once.
 const LISTED: usize = 1000;
 /// The first pause before something is tried again. Each is up to twice as long as the one before.
@@ -40,6 +44,10 @@ pub struct ObjectStorage {
     pub(crate) runtime: Option<Runtime>,
     /// For what can be done twice: it does so by itself.
     pub(crate) repeating: Arc<dyn ObjectStore>,
+    /// For deletes of many objects with one request.
+    pub(crate) many: Arc<dyn ObjectStore>,
+    /// Whether the server has refused such a request.
+    pub(crate) takes_one: AtomicBool,
     /// For puts, of which each is sent once.
     pub(crate) single: Arc<dyn ObjectStore>,
     pub(crate) shared: Arc<Shared>,
@@ -174,6 +182,30 @@ impl ObjectStorage {
             }
             _ => (ErrorKind::Io, innermost(error)),
         }
+    }
+
+    /// Removes objects as this store does it, and leaves those that it can't.
+    fn delete_with(&self, store: &Arc<dyn ObjectStore>, left: &mut Vec<&Name>) -> Result<(), Error> {
+        let call = Arc::default();
+        let paths: Vec<Path> = left.iter().map(|name| self.path(name.as_str())).collect();
+        let deletes = store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());
+        let (mut deleted, mut failed) = (HashSet::new(), None);
+        for answer in self.run(&call, deletes.collect::<Vec<_>>()) {
+            match answer {
+                Ok(path) => drop(deleted.insert(path)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match (failed, call.last()) {
+            (Some(error), Some(Met::Nothing { .. })) => return Err(self.fail(Operation::Delete, None, &call, error)),
+            (Some(_), Some(Met::Status(400 | 404 | 405 | 501))) if deleted.is_empty() => {
+                self.takes_one.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        let mut is_left = paths.iter().map(|path| !deleted.contains(path));
+        left.retain(|_| is_left.next().unwrap_or(true));
+        Ok(())
     }
 
     fn head(&self, operation: Operation, name: &Name) -> Result<u64, Error> {
@@ -419,6 +451,23 @@ impl Storage for ObjectStorage {
             }
             pause = next_pause(pause);
         }
+    }
+
+    fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
+        for names in names.chunks(DELETED) {
+            let mut left: Vec<&Name> = names.iter().collect();
+            // Some servers do not know the request for many. Then each object is one, and several are sent at once.
+            for store in [&self.many, &self.repeating] {
+                let is_many =
+                    left.len() > 1 && !(Arc::ptr_eq(store, &self.many) && self.takes_one.load(Ordering::Relaxed));
+                if is_many {
+                    self.delete_with(store, &mut left)?;
+                }
+            }
+            // What is left says why.
+            left.into_iter().try_for_each(|name| self.delete(name))?;
+        }
+        Ok(())
     }
 
     fn tells_absence(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ibid_storage::{Error, ErrorKind, Operation};
@@ -121,7 +122,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         address_used = address_used.or_region(Some(&region));
     }
 
-    let store = |retry: RetryConfig| -> object_store::Result<Arc<dyn ObjectStore>> {
+    let store = |retry: RetryConfig, deletes_many: bool| -> object_store::Result<Arc<dyn ObjectStore>> {
         Ok(match address.service() {
             Service::S3 => {
                 let mut builder = AmazonS3Builder::from_env();
@@ -131,6 +132,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
                 }
                 Arc::new(
                     builder
+                        .with_disable_bulk_delete(!deletes_many)
                         .with_retry(retry)
                         .with_http_connector(connector.clone())
                         .build()?,
@@ -162,12 +164,14 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
             }
         })
     };
-    let store = |retry| store(retry).map_err(|error| fail(ErrorKind::Unsupported, innermost(&error)));
-    let single = store(RetryConfig {
+    let store = |retry, deletes_many| {
+        store(retry, deletes_many).map_err(|error| fail(ErrorKind::Unsupported, innermost(&error)))
+    };
+    let once = RetryConfig {
         max_retries: 0,
         ..RetryConfig::default()
-    })?;
-    let repeating = store(RetryConfig {
+    };
+    let repeating = RetryConfig {
         // What ends it is the time.
         max_retries: usize::MAX,
         retry_timeout: options.patience,
@@ -175,10 +179,14 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
             max_backoff: PAUSE_MAX,
             ..BackoffConfig::default()
         },
-    })?;
+    };
+    let (single, many) = (store(once, false)?, store(repeating.clone(), true)?);
+    let repeating = store(repeating, false)?;
     Ok(ObjectStorage {
         runtime: Some(runtime),
         repeating,
+        many,
+        takes_one: AtomicBool::new(false),
         single,
         shared: connector.shared.clone(),
         address: address.clone(),
@@ -226,8 +234,7 @@ fn s3(builder: AmazonS3Builder, address: &Address, in_the_open: bool) -> AmazonS
         .with_bucket_name(bucket)
         .with_region(address.region().unwrap_or(REGION))
         .with_virtual_hosted_style_request(is_virtual)
-        .with_allow_http(in_the_open)
-        .with_disable_bulk_delete(true);
+        .with_allow_http(in_the_open);
     if let Some(endpoint) = address.endpoint() {
         let endpoint = match endpoint.split_once("://") {
             Some((scheme, host)) if is_virtual => format!("{scheme}://{bucket}.{host}"),

@@ -18,7 +18,7 @@ pub struct Requests {
     pub head: u64,
     /// Pages of lists, of up to 1000 objects each.
     pub list: u64,
-    /// Objects deleted.
+    /// Requests to delete objects. One may be about many.
     pub delete: u64,
     /// Other requests, as for credentials.
     pub other: u64,
@@ -78,8 +78,8 @@ impl Kind {
             Method::GET => Kind::Get,
             Method::HEAD => Kind::Head,
             Method::DELETE => Kind::Delete,
-            // Azure's, of one object.
-            Method::POST if has("comp=batch") => Kind::Delete,
+            // Of several objects: Azure's and S3's.
+            Method::POST if has("comp=batch") || has("delete") => Kind::Delete,
             _ => Kind::Other,
         }
     }

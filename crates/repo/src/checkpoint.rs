@@ -17,6 +17,7 @@ use ibid_storage::ErrorKind;
 
 use crate::files::Files;
 use crate::layout::{folder, name_in};
+use crate::threads::{each, groups};
 use crate::tree::{Each, Reach};
 use crate::{Error, Repository, Result, SnapshotInfo, Warning, clock};
 
@@ -49,13 +50,16 @@ impl Repository {
     /// Errors of the storage when it can't be reached.
     pub fn checkpoints(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<CheckpointInfo>> {
         let mut found = Vec::new();
-        for (id, _) in self.files.list(folder::CHECKPOINTS)? {
-            match self.files.read_checkpoint(id) {
-                Ok(checkpoint) => found.push(CheckpointInfo { id, checkpoint }),
-                // Its backup has stored another one, or its snapshot.
-                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) if error.is_fault() => on_damage(id, error),
-                Err(error) => return Err(error),
+        for group in groups(&self.files.list(folder::CHECKPOINTS)?) {
+            let read = |(id, _): &(FileId, u64)| self.files.read_checkpoint(*id);
+            for (&(id, _), read) in group.iter().zip(each(self.files.storage.is_remote(), group, read)) {
+                match read {
+                    Ok(checkpoint) => found.push(CheckpointInfo { id, checkpoint }),
+                    // Its backup has stored another one, or its snapshot.
+                    Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) if error.is_fault() => on_damage(id, error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         found.sort_by_key(|info| (info.checkpoint.sequence, info.checkpoint.time, info.id));

@@ -92,7 +92,7 @@ impl Repository {
             }
             break smaller;
         };
-        match self.delete_snapshot(own) {
+        match self.delete_snapshots(&[own]) {
             Ok(()) => seen.retain(|info| info.id != own),
             Err(error) => self.monitor.warn(Warning::Repository { error }),
         }
@@ -144,11 +144,11 @@ impl Repository {
         Ok(self.files.storage.settle(&name_in(folder::SNAPSHOTS, id))?)
     }
 
-    /// Deletes the file of a snapshot, if it is there.
-    pub(crate) fn delete_snapshot(&self, id: FileId) -> Result<()> {
-        self.delete_if_there(&name_in(folder::SNAPSHOTS, id))?;
+    /// Deletes the files of snapshots, if they are there.
+    pub(crate) fn delete_snapshots(&self, ids: &[FileId]) -> Result<()> {
+        self.delete_all(folder::SNAPSHOTS, ids)?;
         if let Some(copies) = &self.files.copies {
-            copies.remove(folder::SNAPSHOTS, id);
+            ids.iter().for_each(|id| copies.remove(folder::SNAPSHOTS, *id));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::files::Files;
 use crate::layout::{folder, name_in, new_id};
 use crate::prune::rules::{self, Rule};
 use crate::source::{process_started, this_process};
+use crate::threads::{each, groups};
 use crate::{Error, Repository, Result, clock};
 
 /// The session of this process.
@@ -123,13 +124,16 @@ impl Repository {
     /// Errors of the storage when it can't be reached.
     pub fn sessions(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<SessionInfo>> {
         let mut found = Vec::new();
-        for (id, _) in self.files.list(folder::SESSIONS)? {
-            match self.session(id) {
-                Ok(info) => found.push(info),
-                // It has ended meanwhile.
-                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) if error.is_fault() => on_damage(id, error),
-                Err(error) => return Err(error),
+        for group in groups(&self.files.list(folder::SESSIONS)?) {
+            let read = |(id, _): &(FileId, u64)| self.session(*id);
+            for (&(id, _), read) in group.iter().zip(each(self.files.storage.is_remote(), group, read)) {
+                match read {
+                    Ok(info) => found.push(info),
+                    // It has ended meanwhile.
+                    Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) if error.is_fault() => on_damage(id, error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         found.sort_by_key(|info| (info.session.time, info.id));

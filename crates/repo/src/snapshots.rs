@@ -11,6 +11,7 @@ use ibid_storage::ErrorKind;
 
 use crate::layout::folder;
 use crate::options::setters;
+use crate::threads::{each, groups};
 use crate::{Error, Repository, Result, Warning};
 
 /// A snapshot and its id.
@@ -177,18 +178,21 @@ impl Repository {
         if let Some(copies) = &self.files.copies {
             copies.retain_listed(folder::SNAPSHOTS, &listed);
         }
-        for (id, file_size) in listed {
-            match self.files.read_snapshot(id, file_size) {
-                Ok(Some(snapshot)) => found.push(SnapshotInfo {
-                    id,
-                    file_size,
-                    snapshot,
-                }),
-                Ok(None) => *voids += 1,
-                // It was forgotten meanwhile.
-                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) if error.is_fault() => on_damage(id, error),
-                Err(error) => return Err(error),
+        for group in groups(&listed) {
+            let read = |&(id, size): &(FileId, u64)| self.files.read_snapshot(id, size);
+            for (&(id, file_size), read) in group.iter().zip(each(self.files.storage.is_remote(), group, read)) {
+                match read {
+                    Ok(Some(snapshot)) => found.push(SnapshotInfo {
+                        id,
+                        file_size,
+                        snapshot,
+                    }),
+                    Ok(None) => *voids += 1,
+                    // It was forgotten meanwhile.
+                    Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) if error.is_fault() => on_damage(id, error),
+                    Err(error) => return Err(error),
+                }
             }
         }
         found.sort_by_key(order);

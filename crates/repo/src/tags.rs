@@ -43,7 +43,7 @@ impl Repository {
                 None => is_there(seen, info).map(|()| Due::Yes),
             }
         })?;
-        self.delete_snapshot(info.id)?;
+        self.delete_snapshots(&[info.id])?;
         Ok(Some(id))
     }
 }

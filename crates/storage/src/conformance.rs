@@ -30,6 +30,7 @@ pub fn run(make: impl Fn() -> Box<dyn Storage>) {
     an_impossible_folder_is_refused(&*make());
     existing_objects_can_be_settled(&*make());
     deleted_objects_are_gone(&*make());
+    several_objects_are_deleted_at_once(&*make());
     a_name_is_not_both_object_and_folder(&*make());
     errors_say_where(&*make());
     one_of_many_writers_wins(&*make());
@@ -297,6 +298,23 @@ fn deleted_objects_are_gone(place: &dyn Storage) {
     place.put(&object, &[b"second"]).expect("its name is free again");
     assert_eq!(place.get(&object, NO_LIMIT).expect("it was stored"), b"second");
     assert_eq!(place.get(&other, NO_LIMIT).expect("it was left alone"), b"other");
+}
+
+fn several_objects_are_deleted_at_once(place: &dyn Storage) {
+    place.delete_all(&[]).expect("there is nothing to do");
+    let all: Vec<Name> = (0..40).map(|number| name(&format!("folder/{number}"))).collect();
+    for object in all.iter().step_by(2) {
+        place.put(object, &[b"bytes"]).expect("an object can be stored");
+    }
+    // Some of them are not there.
+    place
+        .delete_all(&all[4..])
+        .expect("those that are there can be deleted");
+    let left = ["folder/0", "folder/2"].map(|name| (name.to_owned(), 5));
+    assert_eq!(list(place, ""), BTreeMap::from(left));
+    place.delete_all(&all[..1]).expect("one can be deleted");
+    place.delete_all(&all).expect("most are gone already");
+    assert_eq!(list(place, ""), BTreeMap::new());
 }
 
 fn a_name_is_not_both_object_and_folder(place: &dyn Storage) {

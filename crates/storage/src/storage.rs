@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Error, Name};
+use crate::{Error, ErrorKind, Name};
 
 /// A storage of objects: named sequences of bytes that are written once, read, and deleted.
 ///
@@ -105,6 +105,20 @@ pub trait Storage: Send + Sync {
     /// After any other error the object may be there or not; the call can be repeated.
     fn delete(&self, name: &Name) -> Result<(), Error>;
 
+    /// Removes objects, of which some may be gone already. When it returns `Ok`, all are, and that is durable.
+    ///
+    /// By default one after the other. A storage that is reached over a network removes several at once.
+    ///
+    /// # Errors
+    /// As [`delete`](Storage::delete), but none if there is no such object. Any of the others may be there or not; the
+    /// call can be repeated.
+    fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
+        names.iter().try_for_each(|name| match self.delete(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+    }
+
     /// Returns whether [`settle`](Storage::settle) and [`delete`](Storage::delete) tell that there is no such object. A
     /// server would have to be asked once more for that. By default they do; otherwise they return `Ok`.
     fn tells_absence(&self) -> bool {
@@ -158,6 +172,9 @@ macro_rules! forward {
             }
             fn delete(&self, name: &Name) -> Result<(), Error> {
                 (**self).delete(name)
+            }
+            fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
+                (**self).delete_all(names)
             }
             fn location(&self) -> String {
                 (**self).location()

@@ -1,8 +1,10 @@
 //! [`HostStorage`]: the storage trait over a connection, which is made again when it is lost.
 
 use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
+use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
@@ -16,6 +18,8 @@ use crate::{Options, Requests};
 
 /// A server that was never reached is given up earlier if so much time has gone by.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
+/// Requests to delete that are sent at once.
+const DELETES: usize = 16;
 /// How often a call is tried at least whose connection is lost each time, however long that takes.
 const TRIES_MIN: u32 = 3;
 
@@ -353,6 +357,29 @@ impl Storage for HostStorage {
             Err((error, true)) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err((error, _)) => Err(error),
         }
+    }
+
+    fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
+        let next = AtomicUsize::new(0);
+        let delete = || {
+            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.delete(name) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others = (1..names.len().min(DELETES)).map(|_| Builder::new().spawn_scoped(scope, delete));
+            // Without one of them it takes longer.
+            let others: Vec<_> = others.flatten().collect();
+            let done = delete();
+            others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .fold(done, Result::and)
+        })
     }
 
     fn is_append_only(&self) -> bool {

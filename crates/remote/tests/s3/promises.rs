@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use ibid_s3_server::{Server, Traits};
 use ibid_storage::probe::{self, Promise};
-use ibid_storage::{ErrorKind, Storage, conformance};
+use ibid_storage::{ErrorKind, Name, Storage, conformance};
 
 use crate::{name, storage};
 
@@ -75,6 +75,35 @@ fn a_server_is_found_to_keep_its_promises_or_to_overwrite() {
         report.keeps(Promise::ReadAfterWrite) && report.keeps(Promise::List),
         "{report:?}"
     );
+}
+
+#[test]
+fn many_objects_are_deleted_with_one_request_if_the_server_can_do_that() {
+    for deletes_one in [false, true] {
+        let traits = Traits {
+            deletes_one,
+            ..Traits::default()
+        };
+        let server = Server::start_with(traits, 0);
+        let place = storage(&server, "bucket/place");
+        let names: Vec<Name> = (0..30).map(|number| name(&format!("folder/{number}"))).collect();
+        for round in 0..2 {
+            for name in &names {
+                place.put(name, &[b"bytes"]).unwrap();
+            }
+            let before = place.requests().delete;
+            place.delete_all(&names).unwrap();
+            assert_eq!(server.keys("bucket"), Vec::<String>::new());
+            let took = place.requests().delete - before;
+            // One that it refuses, and then each by itself.
+            let expected = match (deletes_one, round) {
+                (false, _) => 1,
+                (true, 0) => 31,
+                (true, _) => 30,
+            };
+            assert_eq!(took, expected, "{deletes_one} {round}");
+        }
+    }
 }
 
 #[test]

@@ -9,9 +9,9 @@ use ibid_format::FileId;
 
 use super::report::{FAULTS_MAX, Fault};
 use crate::index::{Frame, Index, LoadedIndex, NumberSet, Place};
-use crate::read::{ChunkReader, REQUESTS};
+use crate::read::ChunkReader;
 use crate::scratch::{Bits, Scratch};
-use crate::threads::{cores, scope, spawn};
+use crate::threads::{REQUESTS, cores, scope, spawn};
 use crate::{Error, Monitor, Repository, Result};
 
 /// State of one check, shared by its threads.

@@ -13,6 +13,7 @@ use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::session::OpenSession;
 use crate::snapshots::order;
+use crate::threads::{REQUESTS, each};
 use crate::tree::Reach;
 use crate::{Error, Repository, Result, SnapshotInfo};
 
@@ -28,34 +29,39 @@ impl Repository {
     /// they need. Until then [`remember`](Repository::remember) brings them back.
     ///
     /// # Errors
-    /// Errors of the storage. Snapshots before the one at fault are forgotten.
+    /// Errors of the storage. Some of the snapshots may be forgotten then.
     pub fn forget(&self, snapshots: &[FileId]) -> Result<()> {
         self.refuse_append_only()?;
-        for &id in snapshots {
-            let name = name_in(folder::SNAPSHOTS, id);
-            let bytes = match self.files.storage.get(&name, snapshot::LIMIT) {
-                Ok(bytes) => bytes,
-                // Another process was faster.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error.into()),
-            };
-            match self.files.storage.put(&name_in(folder::FORGOTTEN, id), &[&bytes]) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
-                _ => {}
-            }
-            self.delete_snapshot(id)?;
+        for group in snapshots.chunks(REQUESTS) {
+            let copied = each(self.files.storage.is_remote(), group, |id| self.copy_forgotten(*id));
+            copied.into_iter().collect::<Result<()>>()?;
+            self.delete_snapshots(group)?;
         }
         Ok(())
+    }
+
+    /// Copies a snapshot to where it can be brought back from, unless it is gone.
+    fn copy_forgotten(&self, id: FileId) -> Result<()> {
+        let bytes = match self.files.storage.get(&name_in(folder::SNAPSHOTS, id), snapshot::LIMIT) {
+            Ok(bytes) => bytes,
+            // Another process was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        match self.files.storage.put(&name_in(folder::FORGOTTEN, id), &[&bytes]) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Forgets snapshots so that nothing brings them back. That takes no space, where [`forget`](Repository::forget)
     /// needs some on a full disk.
     ///
     /// # Errors
-    /// Errors of the storage. Snapshots before the one at fault are forgotten.
+    /// Errors of the storage. Some of the snapshots may be forgotten then.
     pub fn forget_for_good(&self, snapshots: &[FileId]) -> Result<()> {
         self.refuse_append_only()?;
-        snapshots.iter().try_for_each(|id| self.delete_snapshot(*id))
+        self.delete_snapshots(snapshots)
     }
 
     /// Returns the snapshots that were forgotten and that no prune has freed yet, oldest first. One that can't be

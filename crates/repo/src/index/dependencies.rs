@@ -206,30 +206,29 @@ impl Dependencies {
                     .for_each(|frame| reading.unread(index.frame(frame).depth));
             }
         }
-        for (number, pack) in index.packs() {
-            let range = index.frames_of(number);
-            let frames: Vec<Frame> = range.clone().map(|number| index.frame(number)).collect();
-            if frames.iter().all(|frame| frame.depth == 0) {
-                continue;
-            }
-            monitor.check_cancelled()?;
-            let summary = match scratch.files.read_directory(pack.id, pack.size) {
-                Ok(summary) => summary,
-                Err(error) if error.is_fault() => {
-                    reading.add_from_frames(scratch, loaded, &pack, range)?;
-                    continue;
+        index.each_directory(
+            &scratch.files,
+            |_| Ok(true),
+            |number, pack, summary| {
+                monitor.check_cancelled()?;
+                let range = index.frames_of(number);
+                let frames: Vec<Frame> = range.clone().map(|number| index.frame(number)).collect();
+                let summary = match summary {
+                    Ok(summary) => summary,
+                    Err(error) if error.is_fault() => return reading.add_from_frames(scratch, loaded, pack, range),
+                    Err(error) => return Err(error),
+                };
+                let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
+                if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {
+                    for (frame, number) in summary.frames.iter().zip(range) {
+                        reading.add(loaded, frame, number, &mut wanted)?;
+                    }
+                } else {
+                    frames.iter().for_each(|frame| reading.unread(frame.depth));
                 }
-                Err(error) => return Err(error),
-            };
-            let listed = frames.iter().map(|frame| (frame.offset, frame.depth));
-            if listed.eq(summary.frames.iter().map(|frame| (frame.offset, frame.depth))) {
-                for (frame, number) in summary.frames.iter().zip(range) {
-                    reading.add(loaded, frame, number, &mut wanted)?;
-                }
-            } else {
-                frames.iter().for_each(|frame| reading.unread(frame.depth));
-            }
-        }
+                Ok(())
+            },
+        )?;
         reading.finish(scratch, loaded)
     }
 

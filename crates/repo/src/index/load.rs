@@ -32,7 +32,7 @@ use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::scratch::Scratch;
-use crate::threads::both;
+use crate::threads::{both, each, groups};
 use crate::{Error, Monitor, Repository, Result, Warning};
 
 /// Times that loading begins again because another process has merged index files, or because a run of
@@ -108,12 +108,15 @@ impl LoadedIndex {
         let scratch = repository.scratch();
         sources.build_if_many(repository, &scratch)?;
         let mut read = Vec::new();
-        for (id, _) in std::mem::take(&mut sources.files) {
+        for group in groups(&std::mem::take(&mut sources.files)) {
             monitor.check_cancelled()?;
-            match files.read_index(id) {
-                Ok(file) if sources.state.trusts(id, file.epoch()) => read.push((id, file)),
-                Ok(_) => sources.untrusted.push(id),
-                Err(error) => sources.note_damage(id, error, &scratch)?,
+            let fetched = each(files.storage.is_remote(), group, |(id, _)| files.read_index(*id));
+            for (&(id, _), file) in group.iter().zip(fetched) {
+                match file {
+                    Ok(file) if sources.state.trusts(id, file.epoch()) => read.push((id, file)),
+                    Ok(_) => sources.untrusted.push(id),
+                    Err(error) => sources.note_damage(id, error, &scratch)?,
+                }
             }
         }
         let state = sources.state.clone();
@@ -380,13 +383,17 @@ impl Sources {
         }
         let mut known = KnownPacks::new(&self.runs, scratch);
         let (mut damaged, mut run_damaged) = (Vec::new(), None);
-        for (id, _) in &self.files {
+        for group in groups(&self.files) {
             scratch.monitor.check_cancelled()?;
-            match add_index_file(&mut building, &mut known, scratch, *id, &self.state) {
-                Ok(()) => building.covers(*id),
-                Err(Unusable::Untrusted) => self.untrusted.push(*id),
-                Err(Unusable::File(error)) => damaged.push((*id, error)),
-                Err(Unusable::Run(error)) => run_damaged = run_damaged.or(Some(error)),
+            let files = &scratch.files;
+            let fetched = each(files.storage.is_remote(), group, |(id, _)| files.read_index_once(*id));
+            for (&(id, _), file) in group.iter().zip(fetched) {
+                match add_index_file(&mut building, &mut known, id, file, &self.state) {
+                    Ok(()) => building.covers(id),
+                    Err(Unusable::Untrusted) => self.untrusted.push(id),
+                    Err(Unusable::File(error)) => damaged.push((id, error)),
+                    Err(Unusable::Run(error)) => run_damaged = run_damaged.or(Some(error)),
+                }
             }
         }
         if let Some(error) = run_damaged {
@@ -480,11 +487,11 @@ impl From<Error> for Unusable {
 fn add_index_file(
     building: &mut Building<'_>,
     known: &mut KnownPacks<'_>,
-    scratch: &Scratch,
     id: FileId,
+    file: Result<index_file::Index>,
     state: &PruneState,
 ) -> std::result::Result<(), Unusable> {
-    let file = scratch.files.read_index_once(id)?;
+    let file = file?;
     if !state.trusts(id, file.epoch()) {
         return Err(Unusable::Untrusted);
     }

@@ -14,6 +14,7 @@
 
 mod build;
 mod dependencies;
+mod directories;
 mod frames;
 mod id_map;
 mod limits;

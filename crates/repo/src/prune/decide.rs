@@ -11,6 +11,9 @@ use crate::layout::{folder, name_in};
 use crate::session::SessionState;
 use crate::{Error, Repository, Result, clock};
 
+/// Files that are deleted before it is looked whether the user wants to stop.
+const DELETED_AT_ONCE: usize = 1000;
+
 impl Repository {
     /// Returns those of the sessions that were seen which must still be waited for. Those whose process is gone,
     /// those that have lasted too long, and those to give up on are ended.
@@ -79,6 +82,16 @@ impl Repository {
         }
         // The backup that notices deletes its file, too.
         self.delete_if_there(&name_in(folder::SESSIONS, id))
+    }
+
+    /// Deletes files of a folder unless they are gone already.
+    pub(crate) fn delete_all(&self, folder: &str, ids: &[FileId]) -> Result<()> {
+        for ids in ids.chunks(DELETED_AT_ONCE) {
+            self.monitor.check_cancelled()?;
+            let names: Vec<Name> = ids.iter().map(|id| name_in(folder, *id)).collect();
+            self.files.storage.delete_all(&names)?;
+        }
+        Ok(())
     }
 
     /// Deletes a file unless it is gone already.

@@ -7,7 +7,7 @@ use ibid_format::run::ShortId;
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::rules::{self, Rule};
-use crate::index::{IdMap, LoadedIndex, find_base};
+use crate::index::{IdMap, LoadedIndex, Pack, find_base};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
 
@@ -81,12 +81,20 @@ impl Repository {
             snapshots: snapshots.iter().map(|info| info.id).collect(),
             packs: IdMap::new(&self.scratch()),
         };
-        for (number, pack) in kept.index.packs() {
+        for (_, pack) in kept.index.packs() {
             self.monitor.check_cancelled()?;
             now_known.packs.insert(ShortId::of_file(pack.id), 0)?;
-            if rules::holds(Rule::BasesStay) && !Known::has_pack(known, pack.id)? {
-                search.frames_of(number)?;
-            }
+        }
+        if rules::holds(Rule::BasesStay) {
+            let is_new = |pack: &Pack| Ok(!Known::has_pack(known, pack.id)?);
+            kept.index.each_directory(&self.files, is_new, |number, _, directory| {
+                self.monitor.check_cancelled()?;
+                match directory {
+                    Ok(directory) => search.frames_of(number, &directory),
+                    Err(error) if error.is_fault() => Ok(()),
+                    Err(error) => Err(error),
+                }
+            })?;
         }
         Ok((search.needed, now_known))
     }
@@ -134,6 +142,12 @@ impl Repository {
         })?;
         Ok(doomed.iter().filter(|pack| listed.contains(pack)).copied().collect())
     }
+}
+
+/// Returns the bases of the frame at an offset; none if there is no such frame.
+fn bases_of(directory: &PackSummary, offset: u32) -> &[ChunkPrefix] {
+    let found = directory.frames.binary_search_by_key(&offset, |frame| frame.offset);
+    found.map_or(&[], |at| &directory.frames[at].bases)
 }
 
 impl Search<'_> {
@@ -200,22 +214,16 @@ impl Search<'_> {
                 Err(error) => return Err(error),
             };
         }
-        let frames = self.directory.iter().flat_map(|directory| &directory.frames);
-        let mut of_offset = frames.filter(|frame| frame.offset == offset);
-        Ok(of_offset.next().map_or(Vec::new(), |frame| frame.bases.clone()))
+        let directory = self.directory.as_ref();
+        Ok(directory.map_or(Vec::new(), |directory| bases_of(directory, offset).to_vec()))
     }
 
     /// Keeps the bases of all frames of a pack that stays.
-    fn frames_of(&mut self, number: u32) -> Result<()> {
+    fn frames_of(&mut self, number: u32, directory: &PackSummary) -> Result<()> {
         let index = &self.kept.index;
-        let pack = index.pack(number);
-        let deltas: Vec<_> = index
-            .frames_of(number)
-            .map(|frame| index.frame(frame))
-            .filter(|frame| frame.depth > 0)
-            .collect();
-        for frame in deltas {
-            for base in self.bases(pack.id, pack.size, frame.offset)? {
+        let frames = index.frames_of(number).map(|frame| index.frame(frame));
+        for frame in frames.filter(|frame| frame.depth > 0) {
+            for &base in bases_of(directory, frame.offset) {
                 for base in self.only_in_all(base, frame.depth) {
                     self.keep(base)?;
                 }

@@ -13,6 +13,7 @@ use ibid_storage::{ErrorKind, Name, Storage};
 use super::rules::{self, Rule};
 use crate::files::Files;
 use crate::layout::{folder, list_ids, name_in};
+use crate::threads::both;
 use crate::{Error, Result, clock};
 
 /// Entries that are kept, the last ones.
@@ -51,15 +52,22 @@ impl PruneState {
             let Some(&last) = numbers.last() else {
                 return Ok(PruneState::none());
             };
-            // Others may have added entries since.
-            for number in last + 1.. {
-                match files.storage.size(&entry_name(number)) {
-                    Ok(_) => numbers.push(number),
-                    Err(error) if error.kind() == ErrorKind::NotFound => break,
-                    Err(error) => return Err(error.into()),
+            // Others may have added entries since. Mostly none have.
+            let is_remote = files.storage.is_remote();
+            let (more, state) = both(
+                is_remote,
+                || entries_after(files, last),
+                || PruneState::of(files, &numbers),
+            );
+            let more = more?;
+            let state = match more.is_empty() {
+                true => state?,
+                false => {
+                    numbers.extend(more);
+                    PruneState::of(files, &numbers)?
                 }
-            }
-            if let Some(state) = PruneState::of(files, &numbers)? {
+            };
+            if let Some(state) = state {
                 return Ok(state);
             }
         }
@@ -161,6 +169,19 @@ impl PruneState {
     pub(crate) fn is_any(&self) -> bool {
         self.number > 0
     }
+}
+
+/// Returns the numbers of the entries that there are after this one.
+fn entries_after(files: &Files, last: u64) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for number in last + 1.. {
+        match files.storage.size(&entry_name(number)) {
+            Ok(_) => numbers.push(number),
+            Err(error) if error.kind() == ErrorKind::NotFound => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(numbers)
 }
 
 /// Reads an entry.

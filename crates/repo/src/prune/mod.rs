@@ -37,7 +37,8 @@ pub(crate) use log::{PruneState, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
-use crate::layout::{folder, name_in};
+use crate::layout::folder;
+use crate::threads::{both, each};
 use crate::{Error, Repository, Result, StorageError, Warning, clock};
 use keep::Known;
 use moved::Moved;
@@ -146,7 +147,8 @@ impl Repository {
                     self.refresh();
                     self.settle_batches(options, condemned.known, &mut summary)?;
                     self.sweep(&mut condemned.moved, &mut summary)?;
-                    self.drop_forgotten(&condemned.forgotten)?;
+                    // They can't come back now.
+                    self.delete_all(folder::FORGOTTEN, &condemned.forgotten)?;
                     self.refresh();
                     summary.stored = self.stored_bytes()?;
                     return Ok((summary, no_space));
@@ -166,22 +168,20 @@ impl Repository {
     /// whether there were any.
     fn drop_sketches(&self) -> Result<bool> {
         let sketches = self.files.list(folder::SKETCHES)?;
-        for (id, _) in &sketches {
-            self.delete_if_there(&name_in(folder::SKETCHES, *id))?;
-        }
-        Ok(!sketches.is_empty())
+        let ids: Vec<FileId> = sketches.into_iter().map(|(id, _)| id).collect();
+        self.delete_all(folder::SKETCHES, &ids)?;
+        Ok(!ids.is_empty())
     }
 
     /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
     fn condemn_garbage(&self, options: &PruneOptions, encodes: bool, summary: &mut PruneSummary) -> Result<Emptied> {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
         let snapshots = self.snapshots()?;
-        for (id, _) in &forgotten {
-            // After a loss of power, a snapshot must not be back whose data is gone.
-            if !snapshots.iter().any(|info| info.id == *id) {
-                self.delete_if_there(&name_in(folder::SNAPSHOTS, *id))?;
-            }
-        }
+        let forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
+        // After a loss of power, a snapshot must not be back whose data is gone.
+        let mut gone = forgotten.clone();
+        gone.retain(|id| !snapshots.iter().any(|info| info.id == *id));
+        self.delete_all(folder::SNAPSHOTS, &gone)?;
         let loaded = LoadedIndex::load(self, View::Writer)?;
         loaded.settle(&self.files)?;
         self.refresh();
@@ -194,7 +194,7 @@ impl Repository {
         let mut condemned = Condemned {
             known: None,
             moved: Moved::new(&self.scratch()),
-            forgotten: forgotten.into_iter().map(|(id, _)| id).collect(),
+            forgotten,
         };
         self.list_whole_packs(&loaded)?;
         if plan.goes.is_empty() {
@@ -231,8 +231,7 @@ impl Repository {
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots()?;
-        let all = LoadedIndex::load(self, View::Writer)?;
-        let kept = LoadedIndex::load(self, View::Without(goes.clone()))?;
+        let (all, kept) = self.load_two(View::Writer, View::Without(goes.clone()))?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
             return Ok(None);
         }
@@ -316,13 +315,19 @@ impl Repository {
         Err(Error::PruneBusy)
     }
 
+    /// Loads the index in two views.
+    fn load_two(&self, first: View, second: View) -> Result<(LoadedIndex, LoadedIndex)> {
+        let load = |view| LoadedIndex::load(self, view);
+        let (first, second) = both(self.files.storage.is_remote(), || load(first), || load(second));
+        Ok((first?, second?))
+    }
+
     /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
     /// if the log has gone on.
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
         let snapshots = self.snapshots()?;
-        let all = LoadedIndex::load(self, View::Reader)?;
-        let kept = LoadedIndex::load(self, View::Writer)?;
+        let (all, kept) = self.load_two(View::Reader, View::Writer)?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
             return Ok(None);
         }
@@ -346,17 +351,8 @@ impl Repository {
         Ok(Some(entry))
     }
 
-    /// Deletes copies of forgotten snapshots that can't come back now.
-    fn drop_forgotten(&self, forgotten: &[FileId]) -> Result<()> {
-        for id in forgotten {
-            self.delete_if_there(&name_in(folder::FORGOTTEN, *id))?;
-        }
-        Ok(())
-    }
-
     /// Returns the bytes of all files of the repository but keys and config.
     fn stored_bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
         let folders = [
             folder::PACKS,
             folder::INDEX,
@@ -364,13 +360,17 @@ impl Repository {
             folder::CHECKPOINTS,
             folder::SKETCHES,
         ];
-        for folder in folders {
+        let bytes_in = |folder: &&str| {
+            let mut bytes = 0;
             self.files.each(folder, |_, size| {
                 bytes += size;
                 Ok(())
             })?;
-        }
-        Ok(bytes)
+            Ok(bytes)
+        };
+        each(self.files.storage.is_remote(), &folders, bytes_in)
+            .into_iter()
+            .sum()
     }
 }
 

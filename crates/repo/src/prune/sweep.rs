@@ -37,12 +37,9 @@ impl Repository {
         if !doomed.is_empty() {
             self.sweep_sketches(&state, moved, summary)?;
         }
-        for id in doomed {
-            self.monitor.check_cancelled()?;
-            self.delete_if_there(&name_in(folder::PACKS, id))?;
-            self.files.forget_pack(id);
-            summary.packs_deleted += 1;
-        }
+        self.delete_all(folder::PACKS, &doomed)?;
+        doomed.iter().for_each(|id| self.files.forget_pack(*id));
+        summary.packs_deleted += doomed.len() as u64;
         summary.deleted += bytes;
         if index_left {
             self.sweep_index(&state, summary)?;
@@ -99,10 +96,8 @@ impl Repository {
                 .map_err(Error::damaged("the merged index"))?;
             self.files.put_copied(folder::INDEX, id, &bytes)?;
         }
-        for id in ids {
-            self.delete_if_there(&name_in(folder::INDEX, *id))?;
-            summary.files_merged += 1;
-        }
+        self.delete_all(folder::INDEX, ids)?;
+        summary.files_merged += ids.len() as u64;
         Ok(())
     }
 
@@ -171,10 +166,9 @@ impl Repository {
                 put => put?,
             }
         }
-        for id in replaced.drain(..) {
-            self.delete_if_there(&name_in(folder::SKETCHES, id))?;
-            summary.files_merged += 1;
-        }
+        self.delete_all(folder::SKETCHES, replaced)?;
+        summary.files_merged += replaced.len() as u64;
+        replaced.clear();
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{Frame, LoadedIndex, NumberSet, Place};
 use crate::layout::{folder, new_id};
+use crate::threads::{each, groups};
 use crate::{Error, Repository, Result, Warning};
 
 /// Maximum number of chunks per file: as many as fit even if each has a run of its own.
@@ -310,17 +311,19 @@ impl Sources {
             sources.build_from_intact(repository, uncovered, &listed)?;
             return Ok(sources);
         }
-        for (id, _) in uncovered {
+        for group in groups(&uncovered) {
             monitor.check_cancelled()?;
-            let read = sources.read_if_intact(repository, id)?;
-            sources.saved.extend(read);
+            for (&(id, _), read) in group.iter().zip(read_each(&repository.files, group)) {
+                let read = sources.if_intact(repository, id, read)?;
+                sources.saved.extend(read);
+            }
         }
         Ok(sources)
     }
 
-    /// Reads a file of sketches. Goes on without a damaged one, which the monitor is told of.
-    fn read_if_intact(&mut self, repository: &Repository, id: FileId) -> Result<Option<Sketches>> {
-        match read(&repository.files, id) {
+    /// Returns the sketches of a file that was read. Goes on without a damaged one, which the monitor is told of.
+    fn if_intact(&mut self, repository: &Repository, id: FileId, read: Result<Sketches>) -> Result<Option<Sketches>> {
+        match read {
             Ok(sketches) => Ok(Some(sketches)),
             Err(error) if error.is_damage() => {
                 if error.is_of_content() && !self.damaged.contains(&id) {
@@ -387,10 +390,12 @@ impl Sources {
             writer.absorb(run.clone())?;
             absorbed.push(at);
         }
-        for (id, _) in files {
+        for group in groups(files) {
             repository.monitor.check_cancelled()?;
-            if let Some(sketches) = self.read_if_intact(repository, *id)? {
-                writer.add(*id, sketches)?;
+            for (&(id, _), read) in group.iter().zip(read_each(&repository.files, group)) {
+                if let Some(sketches) = self.if_intact(repository, id, read)? {
+                    writer.add(id, sketches)?;
+                }
             }
         }
         let run = writer.finish(|id| listed.contains(id))?;
@@ -401,6 +406,11 @@ impl Sources {
         self.runs.push(Arc::new(run));
         Ok(())
     }
+}
+
+/// Reads several files of sketches, where the storage is far at once.
+fn read_each(files: &Files, group: &[(FileId, u64)]) -> Vec<Result<Sketches>> {
+    each(files.storage.is_remote(), group, |(id, _)| read(files, *id))
 }
 
 /// Reads a file of sketches.

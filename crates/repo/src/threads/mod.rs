@@ -4,6 +4,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{Builder, Scope};
 
+use ibid_format::FileId;
+
 use crate::{Error, Result};
 
 #[cfg(feature = "simulation")]
@@ -57,6 +59,44 @@ pub(crate) fn both<A: Send, B>(
     });
     let first = begun.and_then(|()| done.expect("a thread that was begun has ended"));
     (first, second)
+}
+
+/// Requests to a far storage that are made at once.
+pub(crate) const REQUESTS: usize = 16;
+
+/// Does the same with all of these, at most [`REQUESTS`], and returns what it returned, in order. Does it with all at
+/// once if `at_once`, and with those for which no thread can be begun one after the other.
+pub(crate) fn each<I: Sync, T: Send>(at_once: bool, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    debug_assert!(items.len() <= REQUESTS);
+    if !at_once || items.len() < 2 {
+        return items.iter().map(work).collect();
+    }
+    let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
+    scope(|scope| {
+        for (item, done) in items.iter().zip(&mut done) {
+            let work = &work;
+            let _ = spawn(scope, move || *done = Some(work(item)));
+        }
+    });
+    let done = items.iter().zip(done);
+    done.map(|(item, done)| done.unwrap_or_else(|| work(item))).collect()
+}
+
+/// Returns files, each with its size in bytes, in groups that can be fetched and kept in memory [at once](each).
+pub(crate) fn groups(files: &[(FileId, u64)]) -> impl Iterator<Item = &[(FileId, u64)]> {
+    const BYTES_MAX: u64 = 8 << 20;
+    let mut rest = files;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |(_, size): &&(FileId, u64)| {
+            bytes += size;
+            bytes <= BYTES_MAX
+        };
+        let count = rest.iter().take(REQUESTS).take_while(fits).count();
+        let (group, others) = rest.split_at(count.max(1).min(rest.len()));
+        rest = others;
+        (!group.is_empty()).then_some(group)
+    })
 }
 
 #[cfg(feature = "simulation")]

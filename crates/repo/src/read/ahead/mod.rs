@@ -24,10 +24,8 @@ use crate::Result;
 use crate::files::Files;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
-use crate::threads::{scope, spawn, wait};
+use crate::threads::{REQUESTS, scope, spawn, wait};
 
-/// Requests at once.
-pub(crate) const REQUESTS: usize = 16;
 /// Room for which one base may be found before it is fetched, bytes: so that the lists of them stay small beside it.
 const FOUND_EACH: u64 = 2 << 10;
 
