@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use ibid_format::{FileId, Keys, index as index_file};
-use ibid_storage::ErrorKind;
 
 use super::run::{Run, RunWriter};
 use crate::cache::{Cache, Kept};
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::{folder, new_id};
 use crate::prune::PruneState;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -71,12 +70,7 @@ impl Repository {
         {
             self.monitor.warn(Warning::Cache { error });
         }
-        for id in &files {
-            match self.files.storage.delete(&name_in(folder::INDEX, *id)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
-        }
+        self.delete_all(folder::INDEX, &files)?;
         Ok(true)
     }
 }

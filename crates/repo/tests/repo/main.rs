@@ -35,6 +35,7 @@ mod prune_alone;
 mod prune_simulation;
 mod recipes;
 mod repair;
+mod requests;
 mod rewriting;
 mod round_trip;
 mod searching;
