@@ -6,26 +6,39 @@
 #![no_main]
 #![allow(dead_code, reason = "a client needs more of these modules")]
 
+#[path = "../../crates/remote/src/connection/answer.rs"]
+mod answer;
 #[path = "../../crates/remote/src/connection/append_only.rs"]
 mod append_only;
 #[path = "../../crates/remote/src/connection/budget.rs"]
 mod budget;
 #[path = "../../crates/remote/src/connection/decode.rs"]
 mod decode;
+#[path = "../../crates/remote/src/connection/execute.rs"]
+mod execute;
+#[path = "../../crates/remote/src/connection/frame.rs"]
+mod frame;
+#[path = "../../crates/remote/src/connection/fuzzing.rs"]
+mod fuzzing;
+#[path = "../../crates/remote/src/connection/greeting.rs"]
+mod greeting;
 #[path = "../../crates/remote/src/connection/line.rs"]
 mod line;
-#[path = "../../crates/remote/src/connection/messages.rs"]
-mod messages;
+#[path = "../../crates/remote/src/connection/request.rs"]
+mod request;
 #[path = "../../crates/remote/src/connection/server.rs"]
 mod server;
+#[path = "../../crates/remote/src/connection/serving.rs"]
+mod serving;
 
 use std::io;
 use std::sync::Arc;
 
+use fuzzing::{decode_answers, decode_requests};
 use ibid_storage::{Memory, Name, Storage};
 use libfuzzer_sys::fuzz_target;
-use messages::{decode_answers, decode_requests};
-use server::{Opened, ServeOptions, serve};
+use server::serve;
+use serving::{Opened, ServeOptions};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_requests(bytes), decode_answers(bytes));

@@ -20,12 +20,13 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What a program can depend on, in the order of their own dependences.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "ibid-simd",
     "ibid-chunk",
     "ibid-delta",
     "ibid-format",
     "ibid-storage",
+    "ibid-tls",
     "ibid-remote",
     "ibid-record",
     "ibid-repo",

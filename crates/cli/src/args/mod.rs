@@ -103,7 +103,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Use the repository in this folder, or elsewhere: ssh://HOST/PATH, s3://BUCKET/FOLDER, gs://…, az://…
+    /// Use the repository in this folder, or elsewhere: ssh://HOST/PATH, tls://HOST:PORT, s3://BUCKET/FOLDER,
+    /// gs://…, az://…
     #[arg(
         short,
         long,

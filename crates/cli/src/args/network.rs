@@ -39,6 +39,18 @@ pub(crate) struct NetworkArgs {
         hide_short_help = true
     )]
     pub(crate) ssh: Option<String>,
+    /// Trust servers at tls://… with a certificate of one of these authorities (PEM)
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) authority: Option<PathBuf>,
+    /// Require a certificate of the server for this name or address [default: HOST]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub(crate) server_name: Option<String>,
+    /// Show this certificate to servers at tls://…, and those between it and the authority (PEM)
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Use this private key of the certificate (PEM)
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) private_key: Option<PathBuf>,
 }
 
 impl NetworkArgs {
@@ -49,6 +61,9 @@ impl NetworkArgs {
             limit_download: self.limit_download,
             ca_file: self.ca_file.clone(),
             ssh: self.ssh.clone(),
+            authority: self.authority.clone(),
+            certificate: self.certificate.clone(),
+            private_key: self.private_key.clone(),
             ..NetworkArgs::default()
         }
     }

@@ -40,7 +40,7 @@ impl Context {
     /// Returns the path or the address of the repository, which may not exist yet.
     pub(crate) fn path(&self) -> Result<&Path> {
         let none_given = "no repository was given. Use --repo PATH, or set IBID_REPO";
-        let what = "a repository is a folder here, or begins with ssh://, s3://, gs:// or az://";
+        let what = "a repository is a folder here, or begins with ssh://, tls://, s3://, gs:// or az://";
         match &self.global.repo {
             Some(path) if place::address(path, &self.global.network)?.is_some() => Ok(path),
             path => local_folder(path.as_deref(), what, none_given),

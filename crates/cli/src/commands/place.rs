@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ibid_remote::connection::{HostAddress, HostStorage, Ssh};
+use ibid_remote::connection::{HostAddress, HostStorage, Identity, Ssh, Tls, TlsAddress, TlsClient};
 use ibid_remote::{Address, ObjectStorage, Options, Requests};
 use ibid_repo::Error;
 use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
@@ -88,6 +88,7 @@ impl Servers {
 pub(crate) enum Elsewhere {
     Server(Address),
     Host(HostAddress),
+    Tls(TlsAddress),
 }
 
 impl fmt::Display for Elsewhere {
@@ -95,6 +96,7 @@ impl fmt::Display for Elsewhere {
         match self {
             Elsewhere::Server(address) => address.fmt(f),
             Elsewhere::Host(address) => address.fmt(f),
+            Elsewhere::Tls(address) => address.fmt(f),
         }
     }
 }
@@ -105,6 +107,10 @@ pub(crate) fn address(path: &Path, network: &NetworkArgs) -> Result<Option<Elsew
     if HostAddress::is_meant_by(text) {
         let address = text.parse().map_err(|error| Failure::Usage(format!("{error}")));
         return Ok(Some(Elsewhere::Host(address?)));
+    }
+    if TlsAddress::is_meant_by(text) {
+        let address = text.parse().map_err(|error| Failure::Usage(format!("{error}")));
+        return Ok(Some(Elsewhere::Tls(address?)));
     }
     if !Address::is_meant_by(text) {
         return Ok(None);
@@ -131,9 +137,32 @@ pub(crate) fn reach(address: &Elsewhere, network: &NetworkArgs, servers: &Server
             let ssh = Ssh::new(address, network.ssh.as_deref());
             Place::Host(Arc::new(HostStorage::new(ssh, address.to_string(), &options)))
         }
+        Elsewhere::Tls(address) => {
+            let tls = Tls::new(address.clone(), client(address, network)?);
+            Place::Host(Arc::new(HostStorage::new(tls, address.to_string(), &options)))
+        }
     };
     servers.0.borrow_mut().push(place.clone());
     Ok(place)
+}
+
+/// Returns whom to trust at an address, and what to show there.
+fn client(address: &TlsAddress, network: &NetworkArgs) -> Result<TlsClient> {
+    let given = (&network.authority, &network.certificate, &network.private_key);
+    let (Some(authority), Some(certificate), Some(key)) = given else {
+        return Err(Failure::Usage(format!(
+            "{address} needs --authority FILE, --certificate FILE and --private-key FILE: both sides show certificates \
+             (docs/remote.md)"
+        )));
+    };
+    let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::local("read", path, error));
+    let (authority, certificates, key) = (read(authority)?, read(certificate)?, read(key)?);
+    let name = network.server_name.as_deref().unwrap_or(address.host());
+    let identity = Identity {
+        certificates: &certificates,
+        key: &key,
+    };
+    TlsClient::new(&authority, name, Some(identity)).map_err(|error| Failure::Fatal(error.to_string()))
 }
 
 /// Opens a storage, whether there is a repository in it or not.

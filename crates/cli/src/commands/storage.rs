@@ -70,11 +70,17 @@ fn two_processes(context: &Context, storage: &dyn Storage) -> Result<Option<Stri
         None => path.as_os_str().to_owned(),
     };
     let mut other = Command::new(program);
-    if let Some(file) = &network.ca_file {
-        other.arg("--ca-file").arg(file);
+    let files = [
+        ("--ca-file", &network.ca_file),
+        ("--authority", &network.authority),
+        ("--certificate", &network.certificate),
+        ("--private-key", &network.private_key),
+    ];
+    for (option, file) in files {
+        other.args(file.iter().flat_map(|file| [option.as_ref(), file.as_os_str()]));
     }
-    if let Some(command) = &network.ssh {
-        other.arg("--ssh").arg(command);
+    for (option, text) in [("--ssh", &network.ssh), ("--server-name", &network.server_name)] {
+        other.args(text.iter().flat_map(|text| [option, text]));
     }
     let mut other = other
         .arg("--repo")

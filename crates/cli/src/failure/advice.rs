@@ -11,7 +11,7 @@ use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_record::replicate::net::tls;
 use ibid_remote::Address;
-use ibid_remote::connection::HostAddress;
+use ibid_remote::connection::{HostAddress, TlsAddress};
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -190,6 +190,9 @@ fn on_storage(error: &StorageError) -> &'static str {
     if HostAddress::is_meant_by(error.location()) {
         return on_host(error);
     }
+    if TlsAddress::is_meant_by(error.location()) {
+        return on_listening_host(error);
+    }
     match (error.kind(), error.operation()) {
         (ErrorKind::NotFound, Operation::Put | Operation::Sweep | Operation::List) => {
             "Check that the disk is still mounted, then run the command again."
@@ -256,6 +259,21 @@ fn on_host(error: &StorageError) -> &'static str {
         ErrorKind::Truncated | ErrorKind::TooLarge => "The file is damaged: run `ibid check`.",
         ErrorKind::ReadOnly => "Mount the folder writable on that machine, and run the command again.",
         _ => "Check the address and that machine, then run the command again: nothing stored before is lost.",
+    }
+}
+
+/// Returns the advice for an error of a repository on another machine that is reached over TLS.
+fn on_listening_host(error: &StorageError) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied if error.is_append_only() => {
+            "Run the command on that machine, or through a server without --append-only."
+        }
+        ErrorKind::PermissionDenied => {
+            "Check the certificates and clocks of both machines, and that the server there may use its folder \
+             (docs/remote.md)."
+        }
+        ErrorKind::Unsupported => "Install the same version of ibid on both machines.",
+        _ => on_host(error),
     }
 }
 

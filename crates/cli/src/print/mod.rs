@@ -13,6 +13,7 @@ mod find;
 mod init;
 pub(crate) mod json;
 mod key;
+mod listening;
 mod records;
 mod repair;
 mod restore;
@@ -44,6 +45,7 @@ use ibid_terminal::Output;
 use ibid_terminal::json::Item;
 pub(crate) use init::init;
 pub(crate) use key::{KeyDone, key_done, keys};
+pub(crate) use listening::{NotAnswered, serving};
 pub(crate) use records::{
     BadLine, Compacted, ExpirePrinter, FoundPrinter, GetPrinter, Indexed, Loaded, Purged, ScanPrinter, Scanned,
     StoreStats, records_batch, records_compact, records_delete, records_followed, records_index, records_latest,
@@ -61,8 +63,8 @@ pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Copying, Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap, forgotten_for_good,
     kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed, passed_over, question, records_copying,
-    records_fenced, records_published, records_retrying, records_serving, requests, swept, unencrypted, unique_keys,
-    untried_key, usage, warning,
+    records_fenced, records_published, records_retrying, requests, swept, unencrypted, unique_keys, untried_key, usage,
+    warning,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

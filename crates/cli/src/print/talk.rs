@@ -1,6 +1,5 @@
 //! Standard error: warnings, errors and notes.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use ibid_format::FileId;
@@ -243,11 +242,6 @@ pub(crate) fn not_as_of(keys: u64) {
 /// Says that a store was created.
 pub(crate) fn new_store(path: &Path) {
     line(&format!("note: created a store of records in {}", path_text(path)));
-}
-
-/// Says where replicas can follow a store.
-pub(crate) fn records_serving(address: SocketAddr) {
-    line(&format!("listening at {address}; press Ctrl-C to stop"));
 }
 
 /// Says that the whole log is published.

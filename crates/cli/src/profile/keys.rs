@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, ValueHint};
 use ibid_remote::Address;
-use ibid_remote::connection::HostAddress;
+use ibid_remote::connection::{HostAddress, TlsAddress};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -191,7 +191,8 @@ fn values(name: &str, arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Option<
 /// Returns a path with the home folder in place of `~`, or an address. Relative paths are refused: a timer and a shell
 /// run in different folders.
 fn path(text: &str) -> Result<OsString, String> {
-    if text.starts_with('/') || Address::is_meant_by(text) || HostAddress::is_meant_by(text) {
+    let is_address = Address::is_meant_by(text) || HostAddress::is_meant_by(text) || TlsAddress::is_meant_by(text);
+    if text.starts_with('/') || is_address {
         return Ok(text.into());
     }
     let inside = if text == "~" { Some("") } else { text.strip_prefix("~/") };

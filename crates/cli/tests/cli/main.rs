@@ -10,6 +10,7 @@ mod images;
 mod interrupted;
 mod json;
 mod killed_replicas;
+mod listening;
 mod memory;
 #[path = "../../../record/tests/replication_over_nats/servers.rs"]
 mod nats_servers;

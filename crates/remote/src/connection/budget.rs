@@ -1,11 +1,11 @@
 //! A limit of bytes that are in memory at once.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Bytes and pieces that are in use, and how many may be.
 #[derive(Debug)]
 pub(super) struct Budget {
-    bytes_max: u64,
     count_max: usize,
     used: Mutex<Used>,
     freed: Condvar,
@@ -13,14 +13,15 @@ pub(super) struct Budget {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
+    bytes_max: u64,
     bytes: u64,
     count: usize,
 }
 
 /// A part of a budget, which is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Share<'b> {
-    budget: &'b Budget,
+pub(super) struct Share<B: Deref<Target = Budget>> {
+    budget: B,
     bytes: u64,
 }
 
@@ -28,31 +29,50 @@ impl Budget {
     /// Returns a budget of so many bytes in so many pieces.
     pub(super) fn new(bytes_max: u64, count_max: usize) -> Budget {
         Budget {
-            bytes_max,
             count_max,
-            used: Mutex::default(),
+            used: Mutex::new(Used {
+                bytes_max,
+                ..Used::default()
+            }),
             freed: Condvar::new(),
         }
+    }
+
+    /// Sets how many bytes may be in use from now on.
+    pub(super) fn limit(&self, bytes_max: u64) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).bytes_max = bytes_max;
+        self.freed.notify_all();
     }
 
     fn has_room(&self, used: Used, bytes: u64) -> bool {
         let fits = used
             .bytes
             .checked_add(bytes)
-            .is_some_and(|bytes| bytes <= self.bytes_max);
+            .is_some_and(|bytes| bytes <= used.bytes_max);
         // One that is larger than all of the budget takes it alone.
         used.count < self.count_max && (fits || used.bytes == 0)
     }
 
     /// Takes a share, once there is room for it.
-    pub(super) fn take(&self, bytes: u64) -> Share<'_> {
+    pub(super) fn take(&self, bytes: u64) -> Share<&Budget> {
+        self.wait(bytes);
+        Share { budget: self, bytes }
+    }
+
+    /// Takes a share for as long as the holder likes, once there is room for it.
+    pub(super) fn take_shared(self: &Arc<Budget>, bytes: u64) -> Share<Arc<Budget>> {
+        self.wait(bytes);
+        let budget = self.clone();
+        Share { budget, bytes }
+    }
+
+    fn wait(&self, bytes: u64) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.has_room(*used, bytes) {
             used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
         }
         used.bytes += bytes;
         used.count += 1;
-        Share { budget: self, bytes }
     }
 
     /// Takes a share if there is room for it now. It is given back with [`give`](Budget::give).
@@ -75,7 +95,7 @@ impl Budget {
     }
 }
 
-impl Drop for Share<'_> {
+impl<B: Deref<Target = Budget>> Drop for Share<B> {
     fn drop(&mut self) {
         self.budget.give(self.bytes);
     }

@@ -9,8 +9,13 @@ use std::time::{Duration, Instant};
 
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 
-use super::link::{Answer, Dial, End, Ended, Link, Lost, each_name};
-use super::messages::{OBJECT_MAX, READ_MAX, Request, Told};
+use super::answer::Told;
+use super::dial::{Dial, Ended};
+use super::frame::{OBJECT_MAX, READ_MAX};
+use super::link::Link;
+use super::receive::each_name;
+use super::request::Request;
+use super::slot::{Answer, End, Lost};
 use crate::found::{Found, compare};
 use crate::objects::{PAUSE_FIRST, next_pause};
 use crate::wire::{FIRST_TRIES, Pace, Shared};
@@ -168,7 +173,7 @@ impl HostStorage {
             };
             let down_since = *state.down_since.get_or_insert(begun);
             let is_over = match state.was_reached {
-                true => down_since.elapsed() + pause > self.patience,
+                true => ended.is_final || down_since.elapsed() + pause > self.patience,
                 false => {
                     let patience = self.patience.min(FIRST_PATIENCE);
                     ended.is_hopeless || tries >= FIRST_TRIES || begun.elapsed() + pause > patience

@@ -2,7 +2,8 @@
 
 use ibid_storage::Name;
 
-use super::messages::{Violation, shown, violation};
+use super::frame::{Violation, violation};
+use super::greeting::shown;
 
 /// The fields of a message that are still to be read.
 pub(super) struct Fields<'b>(&'b [u8]);

@@ -171,7 +171,7 @@ impl FromStr for HostAddress {
 }
 
 /// Splits a port from a host, which may be an IPv6 address in brackets.
-fn split_port(host: &str) -> (&str, Option<&str>) {
+pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     if let Some((inside, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return match rest.strip_prefix(':') {
             Some(port) => (inside, Some(port)),

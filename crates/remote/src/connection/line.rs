@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Write};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::messages::HEADER;
+use super::frame::HEADER;
 
 /// A stream of messages. Threads that wait to send get their turn in the order in which they came: a lock alone would
 /// let a thread with many pieces go first again and again.

@@ -1,113 +1,49 @@
 //! The server of a connection.
 //!
 //! One thread reads requests and never waits for anything but the next bytes, so that the client can always send. A
-//! few workers do what is asked. Memory is bounded: a client may not have more on its way than the protocol allows, and
-//! workers wait before they read more than that.
+//! few workers [do what is asked](super::execute). Memory is bounded: a client may not have more on its way than its
+//! window allows, and workers wait before they read more than that. What is longer than the window comes alone; where
+//! a server has many clients, it is for [all of them](Neighbours) together that there is room for so much.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::thread::{Builder, Scope};
 
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::Storage;
 
+use super::answer::{ALIVE, OPENED, REFUSED, Told};
 use super::append_only::AppendOnly;
-use super::budget::Budget;
-use super::line::Line;
-use super::messages::{
-    ALIVE, BEGUN, BYTES, BYTES_MAX, DONE, FAILED, Failed, Header, MORE, NAMES, NoGreeting, OBJECT_MAX, OPENED, PIECE,
-    READ_MAX, REFUSED, REQUESTS_MAX, Request, SIZED, Told, Unread, VERSION, Violation, greeting, put_name, put_text,
-    read_greeting, violation,
+use super::budget::{Budget, Share};
+use super::frame::{
+    BYTES_MAX, Header, OBJECT_MAX, PIECE, READ_MAX, REQUESTS_MAX, Unread, Violation, put_text, violation,
 };
+use super::greeting::{NoGreeting, greeting, read_greeting};
+use super::line::Line;
+use super::request::{MORE, Request};
+use super::serving::{OpenStorage, ServeError, ServeOptions};
 
-/// Requests that are worked on at once: most of their time goes to a disk.
-const WORKERS_MAX: usize = 16;
-/// Bytes of names that are sent together.
-const NAMES_MAX: usize = 32 << 10;
+/// Requests that are worked on at once: most of their time goes to a disk. With a small window there are fewer.
+const WORKERS: std::ops::RangeInclusive<u64> = 2..=16;
+/// Bytes of the window for each worker.
+const WINDOW_OF_WORKER: u64 = 2 << 20;
 
-/// A storage that was opened for a client.
-#[non_exhaustive]
-pub struct Opened {
-    /// The storage.
-    pub storage: Arc<dyn Storage>,
-    /// The name of a file there that is of no repository, if there is one: then no repository is made there.
-    pub other: Option<String>,
+/// What a client shares with the others of its server.
+pub(super) struct Neighbours<'s> {
+    /// Bytes of puts without an answer that this client may have.
+    pub(super) window: u64,
+    /// Room for objects on their way that are longer than a window.
+    pub(super) coming: Option<Arc<Budget>>,
+    /// Room for what is read for answers and longer than a window.
+    pub(super) reading: Option<Arc<Budget>>,
+    /// Ends the streams of this client, of which nothing comes any more where something is due.
+    pub(super) give_up: &'s (dyn Fn() + Sync),
 }
 
-impl Opened {
-    /// Returns a storage with nothing else in it.
-    pub fn new(storage: Arc<dyn Storage>) -> Opened {
-        Opened { storage, other: None }
-    }
-
-    /// Sets the name of a file there that is of no repository.
-    #[must_use]
-    pub fn beside(mut self, other: Option<String>) -> Opened {
-        self.other = other;
-        self
-    }
-}
-
-/// Opens the storage of a server; creates it first if told so.
-pub type OpenStorage<'o> = dyn Fn(bool) -> Result<Opened, Error> + Sync + 'o;
-
-/// How [`serve`] serves.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ServeOptions {
-    /// Whether the client can only add to a repository; see [`AppendOnly`].
-    pub append_only: bool,
-    /// How often the client is told that the connection is alive. By default every 10 s.
-    pub alive: Duration,
-}
-
-impl Default for ServeOptions {
-    fn default() -> Self {
-        ServeOptions {
-            append_only: false,
-            alive: Duration::from_secs(10),
-        }
-    }
-}
-
-impl ServeOptions {
-    /// Sets whether the client can only add to a repository.
-    #[must_use]
-    pub fn append_only(mut self, append_only: bool) -> Self {
-        self.append_only = append_only;
-        self
-    }
-
-    /// Sets how often the client is told that the connection is alive.
-    #[must_use]
-    pub fn alive(mut self, every: Duration) -> Self {
-        self.alive = every;
-        self
-    }
-}
-
-/// Why a server has ended a connection.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// No client of this protocol speaks.
-    #[error("the other side is no client of ibid: it has sent {0:?}")]
-    NotAClient(String),
-    /// The client speaks another version.
-    #[error("the client is {program} and speaks version {found} of the connection, and this is version {VERSION}")]
-    Version {
-        /// Its version.
-        found: u8,
-        /// What it says of itself.
-        program: String,
-    },
-    /// The client has sent what the protocol does not have.
-    #[error("the client has sent {0}")]
-    Violation(#[from] Violation),
-    /// The stream of requests can't be read.
-    #[error("requests can't be read")]
-    Io(#[source] io::Error),
-}
+/// How often the client is told that the connection is alive, in a row, while nothing comes of an object that it has
+/// begun to send, until it is given up.
+const SILENT_MAX: u32 = 12;
 
 /// Answers the client at the other end of two streams until it ends the connection.
 ///
@@ -121,26 +57,47 @@ pub fn serve<W: Write + Send>(
     answers: W,
     options: &ServeOptions,
 ) -> Result<(), ServeError> {
+    let alone = Neighbours {
+        window: BYTES_MAX,
+        coming: None,
+        reading: None,
+        give_up: &|| (),
+    };
+    serve_beside(open, requests, answers, options, &alone)
+}
+
+/// As [`serve`], for one of several clients.
+pub(super) fn serve_beside<W: Write + Send>(
+    open: &OpenStorage<'_>,
+    requests: impl Read,
+    answers: W,
+    options: &ServeOptions,
+    neighbours: &Neighbours<'_>,
+) -> Result<(), ServeError> {
     let server = Server {
         open,
         options,
+        neighbours,
+        workers_max: (neighbours.window / WINDOW_OF_WORKER).clamp(*WORKERS.start(), *WORKERS.end()) as usize,
+        came: AtomicU64::new(0),
+        is_due: AtomicBool::new(false),
         line: Line::new(answers),
         storage: RwLock::default(),
         queue: Mutex::default(),
         wake: Condvar::new(),
         ended: (Mutex::new(false), Condvar::new()),
         asked: Budget::new(u64::MAX, REQUESTS_MAX),
-        coming: Budget::new(BYTES_MAX, usize::MAX),
-        reading: Budget::new(BYTES_MAX, usize::MAX),
+        coming: Budget::new(neighbours.window, usize::MAX),
+        reading: Budget::new(neighbours.window, usize::MAX),
     };
     let mut requests = BufReader::with_capacity(2 * PIECE, requests);
     // A client that is gone is noticed where requests are read.
     let _ = server.line.send_raw(&greeting());
     std::thread::scope(|scope| {
-        scope.spawn(|| server.say_alive());
-        let ended = server.read_all(&mut requests, &|| {
-            scope.spawn(|| server.work());
-        });
+        let alive = spawn(scope, || server.say_alive());
+        let ended = alive
+            .map_err(ServeError::Io)
+            .and_then(|()| server.read_all(&mut requests, &|| spawn(scope, || server.work())));
         if let Err(error @ (ServeError::Violation(_) | ServeError::Version { .. } | ServeError::NotAClient(_))) = &ended
         {
             let mut why = Vec::new();
@@ -152,12 +109,33 @@ pub fn serve<W: Write + Send>(
     })
 }
 
+/// A share of the room for long objects.
+pub(super) type Room = Share<Arc<Budget>>;
+
+/// Starts a thread, if the system has one more.
+fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, work: impl FnOnce() + Send + 'scope) -> io::Result<()> {
+    Builder::new().spawn_scoped(scope, work).map(drop)
+}
+
 /// What is to be done for a request.
-struct Job {
-    number: u32,
-    request: Request,
+pub(super) struct Job {
+    pub(super) number: u32,
+    pub(super) request: Request,
     /// The pieces of an object.
-    pieces: Vec<Vec<u8>>,
+    pub(super) pieces: Vec<Vec<u8>>,
+    /// Its share of the room for long objects.
+    pub(super) room: Option<Room>,
+}
+
+impl Job {
+    /// Adds bytes of its object. However small the pieces are in which they come, they take little more memory than
+    /// they have bytes.
+    fn add(&mut self, bytes: &[u8]) {
+        match self.pieces.last_mut() {
+            Some(last) if last.len() + bytes.len() <= PIECE => last.extend_from_slice(bytes),
+            _ => self.pieces.push(bytes.to_vec()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -168,20 +146,26 @@ struct Queue {
     ended: bool,
 }
 
-struct Server<'s, W> {
+pub(super) struct Server<'s, W> {
     open: &'s OpenStorage<'s>,
     options: &'s ServeOptions,
-    line: Line<W>,
-    storage: RwLock<Option<(Arc<dyn Storage>, Told)>>,
+    pub(super) neighbours: &'s Neighbours<'s>,
+    workers_max: usize,
+    /// Messages that have come.
+    came: AtomicU64,
+    /// Whether an object has come in part.
+    is_due: AtomicBool,
+    pub(super) line: Line<W>,
+    pub(super) storage: RwLock<Option<(Arc<dyn Storage>, Told)>>,
     queue: Mutex<Queue>,
     wake: Condvar,
     ended: (Mutex<bool>, Condvar),
     /// Requests without an answer.
-    asked: Budget,
+    pub(super) asked: Budget,
     /// Objects on their way.
-    coming: Budget,
+    pub(super) coming: Budget,
     /// What is read for answers.
-    reading: Budget,
+    pub(super) reading: Budget,
 }
 
 /// An object of which not all bytes have come.
@@ -192,7 +176,11 @@ struct Coming {
 
 impl<W: Write + Send> Server<'_, W> {
     /// Reads requests until the client ends the connection.
-    fn read_all<R: Read>(&self, reader: &mut BufReader<R>, spawn: &dyn Fn()) -> Result<(), ServeError> {
+    fn read_all<R: Read>(
+        &self,
+        reader: &mut BufReader<R>,
+        spawn: &dyn Fn() -> io::Result<()>,
+    ) -> Result<(), ServeError> {
         match read_greeting(reader) {
             Ok(_) => {}
             Err(NoGreeting::Nothing) => return Ok(()),
@@ -225,8 +213,11 @@ impl<W: Write + Send> Server<'_, W> {
                 }
                 Err(Unread::Io(error)) => return Err(ServeError::Io(error)),
             };
-            if let Some(job) = self.take_in(header, &fields, &mut coming)? {
-                self.push(job, spawn);
+            self.came.fetch_add(1, Relaxed);
+            let job = self.take_in(header, &fields, &mut coming)?;
+            self.is_due.store(!coming.is_empty(), Relaxed);
+            if let Some(job) = job {
+                self.push(job, spawn).map_err(ServeError::Io)?;
             }
         }
     }
@@ -251,11 +242,12 @@ impl<W: Write + Send> Server<'_, W> {
                 if coming.contains_key(&number) {
                     return Err(violation("two requests of one number"));
                 }
-                let missing = self.admit(&request)?;
+                let (missing, room) = self.admit(&request)?;
                 let job = Job {
                     number,
                     request,
                     pieces: Vec::new(),
+                    room,
                 };
                 (job, &fields[at..], missing)
             }
@@ -265,7 +257,7 @@ impl<W: Write + Send> Server<'_, W> {
             .checked_sub(come)
             .ok_or_else(|| violation("more bytes of an object than it has announced"))?;
         if come > 0 {
-            job.pieces.push(bytes.to_vec());
+            job.add(bytes);
         } else if header.kind == MORE {
             return Err(violation("no bytes where more of an object were due"));
         }
@@ -281,8 +273,8 @@ impl<W: Write + Send> Server<'_, W> {
         Ok(Some(job))
     }
 
-    /// Checks a request against the limits; returns how many bytes of an object follow it.
-    fn admit(&self, request: &Request) -> Result<u64, Violation> {
+    /// Checks a request against the limits; returns how many bytes of an object follow it, and the room for them.
+    fn admit(&self, request: &Request) -> Result<(u64, Option<Room>), Violation> {
         if !self.asked.try_take(0) {
             return Err(violation(format!("more than {REQUESTS_MAX} requests at once")));
         }
@@ -291,13 +283,18 @@ impl<W: Write + Send> Server<'_, W> {
                 "an object of {size} bytes, where at most {OBJECT_MAX} are allowed"
             ))),
             Request::Put { size, .. } if !self.coming.try_take(size) => Err(violation(format!(
-                "an object of {size} bytes, with which more than {BYTES_MAX} are on their way"
+                "an object of {size} bytes, with which more than {} are on their way",
+                self.neighbours.window
             ))),
-            Request::Put { size, .. } => Ok(size),
+            // It comes alone: the client holds nothing for which others could wait, while this one waits for them.
+            Request::Put { size, .. } if size > self.neighbours.window => {
+                Ok((size, self.neighbours.coming.as_ref().map(|room| room.take_shared(size))))
+            }
+            Request::Put { size, .. } => Ok((size, None)),
             Request::Read { length, .. } if length > READ_MAX as u64 => Err(violation(format!(
                 "a request for {length} bytes, where at most {READ_MAX} are allowed"
             ))),
-            _ => Ok(0),
+            _ => Ok((0, None)),
         }
     }
 
@@ -305,15 +302,20 @@ impl<W: Write + Send> Server<'_, W> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, job: Job, spawn: &dyn Fn()) {
+    fn push(&self, job: Job, spawn: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let mut queue = self.queue();
         queue.jobs.push_back(job);
-        if queue.jobs.len() > queue.idle && queue.workers < WORKERS_MAX {
-            queue.workers += 1;
-            spawn();
+        if queue.jobs.len() > queue.idle && queue.workers < self.workers_max {
+            match spawn() {
+                Ok(()) => queue.workers += 1,
+                // The others do it.
+                Err(_) if queue.workers > 0 => {}
+                Err(error) => return Err(error),
+            }
         }
         drop(queue);
         self.wake.notify_one();
+        Ok(())
     }
 
     /// Ends the workers: what they have begun they complete.
@@ -330,6 +332,7 @@ impl<W: Write + Send> Server<'_, W> {
     fn say_alive(&self) {
         let (ended, changed) = &self.ended;
         let mut is_over = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut seen, mut silent) = (0, 0);
         while !*is_over {
             let waited = changed.wait_timeout(is_over, self.options.alive);
             let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -337,6 +340,15 @@ impl<W: Write + Send> Server<'_, W> {
             if timeout.timed_out() && !*is_over {
                 drop(is_over);
                 let _ = self.line.send(0, ALIVE, &[]);
+                let came = self.came.load(Relaxed);
+                silent = match self.is_due.load(Relaxed) && came == seen {
+                    true => silent + 1,
+                    false => 0,
+                };
+                seen = came;
+                if silent == SILENT_MAX {
+                    (self.neighbours.give_up)();
+                }
                 is_over = ended.lock().unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -368,6 +380,7 @@ impl<W: Write + Send> Server<'_, W> {
             None => (self.open)(create).map(|opened| {
                 let told = Told {
                     append_only: self.options.append_only,
+                    window: self.neighbours.window,
                     place: opened.storage.location(),
                     other: opened.other.unwrap_or_default(),
                 };
@@ -385,133 +398,6 @@ impl<W: Write + Send> Server<'_, W> {
         match told {
             Ok(fields) => drop(self.line.send(number, OPENED, &[&fields])),
             Err(error) => self.fail(number, &error),
-        }
-    }
-
-    fn fail(&self, number: u32, error: &Error) {
-        let _ = self.line.send(number, FAILED, &[&Failed::of(error).encode()]);
-    }
-
-    /// Does what is asked, and answers. Where the answer can't be sent, the client is gone.
-    fn answer(&self, job: Job) {
-        let number = job.number;
-        let opened = self.storage.read().unwrap_or_else(PoisonError::into_inner);
-        let storage = opened.as_ref().map(|(storage, _)| storage.clone());
-        drop(opened);
-        let done = match storage {
-            Some(storage) => self.execute(&*storage, job),
-            None => {
-                let (request, found) = (&job.request, "it was not opened");
-                let (kind, operation) = (ErrorKind::Unsupported, request.operation());
-                let error = Error::new(kind, operation, request.name(), "the server").with_found(found);
-                if let Request::Put { size, .. } = job.request {
-                    self.coming.give(size);
-                }
-                Err(error)
-            }
-        };
-        self.asked.give(0);
-        match done {
-            Ok(End::Done) => drop(self.line.send(number, DONE, &[])),
-            Ok(End::Sized(size)) => drop(self.line.send(number, SIZED, &[&size.to_le_bytes()])),
-            Err(error) => self.fail(number, &error),
-        }
-    }
-
-    fn execute(&self, storage: &dyn Storage, job: Job) -> Result<End, Error> {
-        let number = job.number;
-        match job.request {
-            Request::Put { name, size } => {
-                let parts: Vec<&[u8]> = job.pieces.iter().map(Vec::as_slice).collect();
-                let put = storage.put(&name, &parts);
-                drop(parts);
-                drop(job.pieces);
-                self.coming.give(size);
-                put?;
-            }
-            Request::Get { name, limit } => {
-                let size = storage.size(&name).map_err(|error| as_get(error, &name))?;
-                if size > limit {
-                    return Err(Error::too_large(size, limit, &name, storage.location()));
-                }
-                let _share = self.reading.take(size);
-                let bytes = storage.get(&name, limit)?;
-                let _ = self.line.send(number, BEGUN, &[&(bytes.len() as u64).to_le_bytes()]);
-                self.send_bytes(number, &bytes);
-            }
-            Request::Read { name, offset, length } => {
-                let _share = self.reading.take(length);
-                let mut bytes = vec![0; length as usize];
-                storage.read_at(&name, offset, &mut bytes)?;
-                self.send_bytes(number, &bytes);
-            }
-            Request::Size { name } => return Ok(End::Sized(storage.size(&name)?)),
-            Request::List { folder } => {
-                let mut names = Names::new(self, number);
-                storage.list(&folder, &mut |name, size| names.add(&name, size))?;
-                names.send();
-            }
-            Request::ListTaken { folder } => {
-                let mut names = Names::new(self, number);
-                storage.list_taken(&folder, &mut |name| names.add(&name, 0))?;
-                names.send();
-            }
-            Request::Settle { name } => storage.settle(&name)?,
-            Request::Delete { name } => storage.delete(&name)?,
-            Request::Open { .. } => {} // done where requests are read
-        }
-        Ok(End::Done)
-    }
-
-    fn send_bytes(&self, number: u32, bytes: &[u8]) {
-        for piece in bytes.chunks(PIECE) {
-            if self.line.send(number, BYTES, &[piece]).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-/// How the answer to a request ends.
-enum End {
-    Done,
-    Sized(u64),
-}
-
-/// Returns an error of a size as one of the read that it prepared.
-fn as_get(error: Error, name: &Name) -> Error {
-    let found = Failed::of(&error).found;
-    Error::new(error.kind(), Operation::Get, Some(name), error.location()).with_found(found)
-}
-
-/// Names on their way to the client.
-struct Names<'s, 'o, W> {
-    server: &'s Server<'o, W>,
-    number: u32,
-    fields: Vec<u8>,
-}
-
-impl<'s, 'o, W: Write + Send> Names<'s, 'o, W> {
-    fn new(server: &'s Server<'o, W>, number: u32) -> Self {
-        Names {
-            server,
-            number,
-            fields: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, name: &Name, size: u64) {
-        put_name(&mut self.fields, name.as_str());
-        self.fields.extend(size.to_le_bytes());
-        if self.fields.len() > NAMES_MAX {
-            self.send();
-        }
-    }
-
-    fn send(&mut self) {
-        if !self.fields.is_empty() {
-            let _ = self.server.line.send(self.number, NAMES, &[&self.fields]);
-            self.fields.clear();
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use ibid_storage::ErrorKind;
 
 use super::HostAddress;
-use super::link::{Dial, Ended, Ending, Streams};
-use super::messages::shown;
+use super::dial::{Dial, Ended, Ending, Streams};
+use super::greeting::shown;
 
 /// Bytes of what the program says on standard error that are kept, the last ones.
 const SAID_MAX: usize = 8 << 10;
@@ -64,7 +64,14 @@ fn quoted(text: &str) -> String {
 }
 
 impl Dial for Ssh {
-    fn dial(&self) -> io::Result<Streams> {
+    fn dial(&self) -> Result<Streams, Ended> {
+        self.start()
+            .map_err(|error| Ended::hopeless(ErrorKind::Unsupported, format!("no program can be started: {error}")))
+    }
+}
+
+impl Ssh {
+    fn start(&self) -> io::Result<Streams> {
         // Ctrl-C is for this program, which ends its work in order and needs the connection for that. `ssh` leaves
         // signals alone that were ignored when it began, but not while it asks for a password.
         let script = format!("trap '' INT QUIT; exec {} \"$@\"", self.command);

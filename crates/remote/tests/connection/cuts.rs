@@ -79,7 +79,7 @@ fn nothing_is_lost_with_connections_that_are_lost_again_and_again() {
     let expected = (script(&plain), objects(&plain));
     for at in [60, 90, 130, 200, 280] {
         // The second one in its first answer after the opening.
-        let cuts = [Cut::up(at), Cut::down(45)];
+        let cuts = [Cut::up(at), Cut::down(53)];
         assert!(cut(&expected, &cuts) >= 3);
     }
 }
@@ -135,7 +135,7 @@ fn a_host_that_is_never_reached_is_given_up_soon_and_one_that_was_is_not() {
     assert_eq!(host.dials(), 3);
 
     let (host, _) = memory();
-    host.cut([Cut::down(44), nothing, nothing, nothing, nothing]);
+    host.cut([Cut::down(52), nothing, nothing, nothing, nothing]);
     let client = host.client();
     client.put(&name("a"), &[b"bytes"]).unwrap();
     assert_eq!(host.dials(), 6);

@@ -6,7 +6,7 @@ use ibid_remote::connection::ServeOptions;
 use ibid_storage::fault::Flaky;
 use ibid_storage::{ErrorKind, Memory, Operation, Storage};
 
-use crate::{Cut, Host, memory, name, options};
+use crate::{Host, memory, name, options};
 
 #[test]
 fn a_server_that_says_nothing_is_given_up_and_one_that_is_slow_is_not() {
@@ -80,28 +80,4 @@ fn many_threads_share_one_connection() {
     });
     assert_eq!(crate::objects(&stored).len(), 305);
     assert_eq!(host.dials(), 1);
-}
-
-#[test]
-fn a_client_that_is_dropped_and_a_connection_that_is_lost_end_their_servers() {
-    use std::sync::atomic::Ordering::Relaxed;
-    let (host, _) = memory();
-    let still_open = host.client();
-    host.cut([Cut::up(60), Cut::down(45)]);
-    let client = host.client();
-    client.put(&name("a"), &[b"bytes"]).unwrap();
-    client.size(&name("a")).unwrap();
-    drop(client);
-    let begun = Instant::now();
-    while host.ended.load(Relaxed) + 1 < host.dials() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "{:?} of {}",
-            host.ended,
-            host.dials()
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(host.dials() >= 4);
-    still_open.put(&name("b"), &[b"bytes"]).unwrap();
 }

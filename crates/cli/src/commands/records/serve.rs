@@ -37,7 +37,7 @@ pub(crate) fn run(context: &mut Context, args: &ServeArgs) -> Result<Outcome> {
     let (tls, publishing_at) = tls_of_server(args)?;
     let listener = args.listen.map(listen).transpose()?;
     if let Some((_, address)) = &listener {
-        print::records_serving(*address);
+        print::serving(*address);
     }
     until_cancelled(&watch, |stop| {
         std::thread::scope(|scope| {

@@ -4,7 +4,6 @@
 //! certificates, anyone who can connect can read the whole store, and can fence a primary.
 
 mod connection;
-mod fault;
 mod message;
 mod serve;
 pub mod tls;

@@ -60,7 +60,7 @@ impl Fault {
     /// Returns the fault behind an error of a connection with TLS; [`None`] for an error that may
     /// pass. `shows` tells whether this end has a certificate to show, `begins` whether the ends
     /// have yet to agree on how to encrypt.
-    pub(super) fn of(error: &io::Error, shows: bool, begins: bool) -> Option<Fault> {
+    pub(crate) fn of(error: &io::Error, shows: bool, begins: bool) -> Option<Fault> {
         use rustls::Error as E;
         let error = error.get_ref()?.downcast_ref::<E>()?;
         let found = error.to_string();
