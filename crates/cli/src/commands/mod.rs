@@ -37,7 +37,7 @@ use std::process::ExitCode;
 
 use open::Context;
 pub(crate) use password::from_file as password_from_file;
-pub(crate) use place::Servers;
+pub(crate) use place::{Servers, of_another_program};
 
 use crate::allocator;
 use crate::args::{self, Cli, Command};

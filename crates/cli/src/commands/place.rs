@@ -101,9 +101,21 @@ impl fmt::Display for Elsewhere {
     }
 }
 
+/// Returns why a text is no address, if it is one of another program.
+pub(crate) fn of_another_program(text: &str) -> Option<&'static str> {
+    text.starts_with("rclone:").then_some(
+        "a repository can't be reached through rclone: there one put overwrites another, so that two programs could \
+         destroy each other's data. Use s3://, gs://, az://, ssh:// or tls://, or copy a folder's repository with \
+         `rclone copy` (docs/remote.md)",
+    )
+}
+
 /// Returns the address that a path is meant as.
 pub(crate) fn address(path: &Path, network: &NetworkArgs) -> Result<Option<Elsewhere>> {
     let Some(text) = path.to_str() else { return Ok(None) };
+    if let Some(why) = of_another_program(text) {
+        return Err(Failure::Usage(why.to_owned()));
+    }
     if HostAddress::is_meant_by(text) {
         let address = text.parse().map_err(|error| Failure::Usage(format!("{error}")));
         return Ok(Some(Elsewhere::Host(address?)));

@@ -16,6 +16,7 @@ use super::Config;
 use super::Setting;
 use super::file::Problem;
 use crate::args;
+use crate::commands::of_another_program;
 use crate::failure::{Failure, Result};
 
 /// Arguments that say what one run does, and have no place in a profile, by their ids.
@@ -191,6 +192,9 @@ fn values(name: &str, arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Option<
 /// Returns a path with the home folder in place of `~`, or an address. Relative paths are refused: a timer and a shell
 /// run in different folders.
 fn path(text: &str) -> Result<OsString, String> {
+    if let Some(why) = of_another_program(text) {
+        return Err(why.to_owned());
+    }
     let is_address = Address::is_meant_by(text) || HostAddress::is_meant_by(text) || TlsAddress::is_meant_by(text);
     if text.starts_with('/') || is_address {
         return Ok(text.into());

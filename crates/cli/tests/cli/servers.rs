@@ -252,6 +252,41 @@ fn an_answer_that_is_lost_at_any_put_costs_nothing() {
     remote.ok(&["check", "--read-data"]);
 }
 
+#[test]
+fn rclone_is_refused_with_what_to_use_instead() {
+    let home = Home::bare();
+    let why =
+        "rclone: there one put overwrites another, so that two programs could destroy each other's data. Use s3://";
+    for command in [
+        &["init"][..],
+        &["backup", "files"],
+        &["snapshots"],
+        &["storage", "test"],
+    ] {
+        let ran = run(home.ibid(command).env("IBID_REPO", "rclone:drive:backup"));
+        assert!(ran.code == 2 && ran.err.contains(why), "{command:?}: {ran:?}");
+    }
+    assert!(!home.path("rclone:drive:backup").exists());
+    let home = Home::new();
+    let said = home.fails(
+        2,
+        [
+            "copy",
+            "--to",
+            "rclone:drive:backup",
+            "--to-password-command",
+            "echo secret",
+        ],
+    );
+    assert!(said.contains(why), "{said}");
+    home.write(
+        ".config/ibid/config.toml",
+        "[profile.drive]\nrepo = \"rclone:drive:backup\"\n",
+    );
+    let said = home.fails(2, ["snapshots", "--profile", "drive"]);
+    assert!(said.contains(why), "{said}");
+}
+
 /// The guide's commands, with a profile that says where the server is and who asks.
 #[test]
 fn the_guide_to_servers_runs_as_written() {
