@@ -14,6 +14,8 @@
 //! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each] [--print calls]    backups, prunes, restores, copies
 //!                                            and changed snapshots at once, killed at random calls of the storage,
 //!                                            with wrong clocks and losses of power
+//! ibid-sim crash|damage|repair|losses|prune … --over connection     the same, with the storage behind `ibid serve`
+//! ibid-sim damage|losses|prune … --over s3    the same, with what is stored in a server of S3
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
 //! ```
 //!
@@ -30,6 +32,7 @@ mod kill_beside;
 mod losses;
 mod memory;
 mod model;
+mod over;
 mod prune;
 mod repair;
 mod report;
@@ -70,6 +73,7 @@ impl Flags {
 }
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|losses|kill|memory|model|prune [--seed S] [--seeds N] \
+                     [--over connection|s3] \
                      [--rounds N] [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
                      [--without RULE|each] [--print calls]";
 
@@ -77,6 +81,7 @@ fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().ok_or(USAGE)?;
     let flags = Flags::parse(arguments)?;
+    over::reach(&command, flags.text("over"))?;
     match command.as_str() {
         "crash" => crash::run(&flags),
         "damage" => damage::run(&flags),

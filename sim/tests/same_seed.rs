@@ -4,8 +4,13 @@ use std::process::Command;
 
 /// Returns the digest of all calls of the storage in the history of a seed.
 fn digest(seed: u64) -> String {
+    digest_of(seed, &[])
+}
+
+fn digest_of(seed: u64, more: &[&str]) -> String {
     let run = Command::new(env!("CARGO_BIN_EXE_ibid-sim"))
         .args(["prune", "--seeds", "1", "--seed", &seed.to_string()])
+        .args(more)
         .output()
         .unwrap();
     let shown = String::from_utf8(run.stdout).unwrap();
@@ -27,5 +32,15 @@ fn the_same_seed_is_the_same_history() {
         assert_eq!(digest(seed), trace, "seed {seed}");
         assert!(!traces.contains(&trace), "seed {seed} is another history");
         traces.push(trace);
+    }
+}
+
+#[test]
+fn a_history_is_the_same_over_a_connection_and_in_a_server() {
+    for seed in 0..4 {
+        let expected = digest(seed);
+        for over in ["connection", "s3"] {
+            assert_eq!(digest_of(seed, &["--over", over]), expected, "seed {seed} over {over}");
+        }
     }
 }

@@ -8,8 +8,8 @@ use ibid_repo::{
     BackupOptions, Checkpoints, CopyOptions, CopyOutcome, CopySummary, Excludes, FileId, Limit, PruneOptions,
     Repository, RewriteOptions, SnapshotInfo,
 };
-use ibid_storage::Memory;
 
+use super::place::empty;
 use super::pruning::{Broken, Kept, Known, REWRITTEN, Trees, compare, init};
 use super::seam::Seam;
 use super::turns::Seat;
@@ -221,7 +221,7 @@ impl Actor<'_> {
     }
 
     fn copy_in(&self, repository: &Repository, random: &mut Random) {
-        let source = Repository::open(Arc::new(self.trees.others.clone()), Some(b"secret")).unwrap();
+        let source = Repository::open(self.trees.others.clone(), Some(b"secret")).unwrap();
         let all = source.snapshots().unwrap();
         let (from, count) = (random.below(3) as usize, 1 + random.below(2) as usize);
         let wanted: Vec<SnapshotInfo> = all.into_iter().skip(from).take(count).collect();
@@ -241,7 +241,7 @@ impl Actor<'_> {
     }
 
     fn copy_out(&self, repository: &Repository, random: &mut Random) {
-        let destination = init(&Memory::new(), self.seam);
+        let destination = init(&empty(), self.seam);
         let Some((kept, info)) = self.any(repository, random) else {
             return;
         };

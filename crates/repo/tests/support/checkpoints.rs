@@ -1,6 +1,5 @@
 //! Backups with many checkpoints, interrupted by crashes of a simulated disk, one after another.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ibid_repo::{Checkpoint, Checkpoints, PruneOptions, ReadData, Repository};
@@ -8,6 +7,7 @@ use ibid_storage::Local;
 use ibid_storage::fault::FaultDisk;
 
 use super::crash::{End, PLACE, restores};
+use super::place::reached;
 use super::{Contents, Folder, Random, contents, noise, options, quick};
 
 /// A tree that does not change, and whose files are old enough to be told from changed ones.
@@ -51,7 +51,7 @@ impl Interruptions {
         let mut disk = FaultDisk::new(seed);
         let place = Local::create_on(disk.clone(), PLACE).unwrap();
         let init = quick().frame_size(16 << 10).pack_size(1 << 20);
-        let mut repository = Repository::init(Arc::new(place), Some(b"secret"), &init).unwrap();
+        let mut repository = Repository::init(reached(place), Some(b"secret"), &init).unwrap();
         let mut seen = Seen::default();
         for at in crashes {
             disk.crash_at(disk.operations() + at);
@@ -63,7 +63,7 @@ impl Interruptions {
                 End::Kill => disk.restart(),
             };
             let place = Local::open_on(disk.clone(), PLACE).unwrap();
-            repository = Repository::open(Arc::new(place), Some(b"secret")).unwrap();
+            repository = Repository::open(reached(place), Some(b"secret")).unwrap();
             if is_done {
                 break;
             }

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use ibid_repo::{BackupSummary, Error, InitOptions, ReadData, Repository, RestoreOptions};
 use ibid_storage::Local;
 use ibid_storage::fault::FaultDisk;
 
+use super::place::reached;
 use super::{Contents, Folder, Random, contents, difference, options, quick, scratch};
 
 pub const PLACE: &str = "/srv/place";
@@ -89,7 +89,7 @@ impl Plan {
         let Ok(place) = Local::create_on(disk.clone(), PLACE) else {
             return (acknowledged, last);
         };
-        let Ok(repository) = Repository::init(Arc::new(place), Some(b"secret"), &self.init()) else {
+        let Ok(repository) = Repository::init(reached(place), Some(b"secret"), &self.init()) else {
             return (acknowledged, last);
         };
         let repository = with_cache(repository, cache);
@@ -159,7 +159,7 @@ impl Plan {
     fn reopen(&self, disk: &FaultDisk, made: bool, context: &str) -> Repository {
         let open = Local::open_on(disk.clone(), PLACE)
             .map_err(Error::from)
-            .and_then(|place| Repository::open(Arc::new(place), Some(b"secret")));
+            .and_then(|place| Repository::open(reached(place), Some(b"secret")));
         match open {
             Ok(repository) => repository,
             Err(error) => {
@@ -167,7 +167,7 @@ impl Plan {
                 // A crash in `init` leaves no repository, or a complete one. If there is none, the
                 // next `init` succeeds.
                 let place = Local::create_on(disk.clone(), PLACE).unwrap();
-                Repository::init(Arc::new(place), Some(b"secret"), &self.init())
+                Repository::init(reached(place), Some(b"secret"), &self.init())
                     .unwrap_or_else(|error| panic!("{context}: {error}"))
             }
         }

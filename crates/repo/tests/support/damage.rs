@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use ibid_repo::{CheckReport, Error, Monitor, ReadData, Repository, RestoreOptions, SnapshotInfo, Warning};
 use ibid_storage::{Memory, Name, Storage};
 
+use super::place::{Place, reached};
 use super::{Contents, Folder, contents, noise, quick, scratch};
 
 /// All objects of a repository.
@@ -31,7 +32,12 @@ pub fn storage(image: &Image) -> Arc<Memory> {
     Arc::new(memory)
 }
 
-pub fn open(storage: Arc<Memory>) -> Result<Repository, Error> {
+/// Returns a storage with these objects, as repositories are to reach it.
+pub fn place(image: &Image) -> Place {
+    reached(storage(image).as_ref().clone())
+}
+
+pub fn open(storage: Place) -> Result<Repository, Error> {
     Repository::open(storage, Some(b"secret"))
 }
 
@@ -115,7 +121,7 @@ impl Scene {
     /// Opens, checks and restores everything; returns the report, or the error if the repository
     /// can't be opened.
     pub fn judge(&self, image: &Image, context: &str) -> Result<CheckReport, Error> {
-        let repository = open(storage(image))?;
+        let repository = open(place(image))?;
         let report = check_all(&repository, context);
         for (id, tree) in &self.snapshots {
             match repository.snapshot(id) {
@@ -143,7 +149,7 @@ impl Scene {
     fn judge_cached(&self, image: &Image, report: &CheckReport, context: &str) {
         let cache = scratch();
         copy(self.cache.path(), cache.path());
-        let repository = cached(storage(image), cache.path()).unwrap();
+        let repository = cached(place(image), cache.path()).unwrap();
         let found = repository.check(ReadData::All).unwrap();
         let faults = |report: &CheckReport| -> BTreeSet<String> {
             report.faults.iter().map(|fault| format!("{fault:?}")).collect()
@@ -233,7 +239,7 @@ impl Scene {
 }
 
 /// Opens the repository with a cache in this folder, and an index that uses it for a few chunks.
-fn cached(storage: Arc<Memory>, folder: &Path) -> Result<Repository, Error> {
+fn cached(storage: Place, folder: &Path) -> Result<Repository, Error> {
     Ok(open(storage)?.with_tiny_index().with_cache(folder))
 }
 

@@ -1,11 +1,11 @@
 //! Packs that are lost, cut short and found again between backups, forgets, prunes and repairs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ibid_repo::{FileId, Limit, PruneOptions, RepairOptions, Repository};
-use ibid_storage::{Memory, Name, Storage};
+use ibid_storage::Name;
 
+use super::place::{Place, empty};
 use super::pruning::{Kept, Trees, compare, init};
 use super::seam::Seam;
 use super::{Random, backup};
@@ -41,7 +41,7 @@ impl std::ops::AddAssign for Seen {
 
 struct History<'a> {
     trees: &'a Trees,
-    store: Memory,
+    store: Place,
     random: Random,
     /// Snapshots that were acknowledged and not forgotten.
     kept: Vec<Kept>,
@@ -57,7 +57,7 @@ struct History<'a> {
 /// restore once all that was lost is there again, unless a repair had given it up.
 pub fn history(trees: &Trees, seed: u64, seam: &Seam) -> Result<Seen, String> {
     seam.process(seed, || {
-        let store = Memory::new();
+        let store = empty();
         drop(init(&store, seam));
         let mut history = History {
             trees,
@@ -98,7 +98,7 @@ pub fn history(trees: &Trees, seed: u64, seam: &Seam) -> Result<Seen, String> {
 
 impl History<'_> {
     fn open(&self) -> Repository {
-        Repository::open(Arc::new(self.store.clone()), Some(b"secret")).unwrap()
+        Repository::open(self.store.clone(), Some(b"secret")).unwrap()
     }
 
     /// Does something; returns what it was, and whether something may be lost by it.

@@ -9,6 +9,7 @@ pub mod deltas;
 pub mod hooked;
 pub mod inode_flags;
 pub mod losses;
+pub mod place;
 pub mod pruning;
 pub mod reads;
 pub mod repair;

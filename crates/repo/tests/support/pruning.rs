@@ -3,17 +3,17 @@
 
 use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ibid_repo::{
     ChunkerSettings, FileId, InitOptions, Limit, PruneEstimate, PruneOptions, ReadData, Repository, RestoreOptions,
     SnapshotInfo,
 };
-use ibid_storage::{Memory, Storage};
 use tempfile::TempDir;
 
 use super::actors::{Actor, ROLES, Role};
+use super::place::{Place, empty};
 use super::seam::{Seam, Trace};
 use super::turns::{Remains, Turns};
 use super::{Contents, Random, backup, contents, noise, quick, scratch};
@@ -25,7 +25,7 @@ const VERSIONS: u64 = 12;
 pub struct Trees {
     pub versions: Vec<(PathBuf, Contents)>,
     /// A repository that has the first of them, to copy from.
-    pub others: Memory,
+    pub others: Place,
 }
 
 impl Trees {
@@ -48,7 +48,7 @@ impl Trees {
             (path, found)
         };
         let versions: Vec<_> = (0..VERSIONS).map(version).collect();
-        let others = Memory::new();
+        let others = empty();
         seam.process(1, || {
             let repository = init(&others, seam);
             for (path, _) in &versions[..4] {
@@ -86,13 +86,13 @@ fn write_version(path: &Path, n: u64, digest: &mut Trace) {
 }
 
 /// Makes a repository of small chunks, frames and packs.
-pub fn init(store: &Memory, seam: &Seam) -> Repository {
+pub fn init(store: &Place, seam: &Seam) -> Repository {
     let small = quick()
         .chunker(ChunkerSettings::for_average("argmin", 4 << 10).unwrap())
         .frame_size(8 << 10)
         .pack_size(1 << 20);
     let options: InitOptions = (seam.init)(small);
-    Repository::init(Arc::new(store.clone()), Some(b"secret"), &options).unwrap()
+    Repository::init(store.clone(), Some(b"secret"), &options).unwrap()
 }
 
 /// What was seen in a history.
@@ -194,7 +194,7 @@ pub struct Outcome {
 /// Lets them all run, in the order that the seed says, with clocks that are wrong and losses of power.
 pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
     let mut random = Random(seed ^ 0xACCE_55ED);
-    let store = Memory::new();
+    let store = empty();
     let known = Mutex::new(Known::default());
     // Some run one after the other first, so that there is something to prune.
     seam.process(random.next(), || {
@@ -287,8 +287,8 @@ fn together(
 const PRUNES_MAX: usize = 8;
 
 /// Checks that nothing is lost when all have ended and after further prunes, and that these free the rest.
-fn at_rest(trees: &Trees, store: &Memory, known: &mut Known, random: &mut Random) -> Option<Broken> {
-    let repository = Repository::open(Arc::new(store.clone()), Some(b"secret")).unwrap();
+fn at_rest(trees: &Trees, store: &Place, known: &mut Known, random: &mut Random) -> Option<Broken> {
+    let repository = Repository::open(store.clone(), Some(b"secret")).unwrap();
     let options = PruneOptions::default()
         .max_unused(Limit::Bytes(0))
         .patience(Duration::ZERO);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use ibid_repo::{CheckReport, ReadData, RepairOptions, Repository};
 use ibid_storage::fault::FaultDisk;
@@ -10,8 +9,9 @@ use ibid_storage::{Local, Name, Storage};
 
 use super::Random;
 use super::crash::PLACE;
-use super::damage::{Image, Scene, open, storage};
+use super::damage::{Image, Scene, open, place, storage};
 use super::deltas::Writer;
+use super::place::reached;
 
 /// Returns the files that a check has called affected.
 pub fn affected(report: &CheckReport) -> BTreeSet<(String, PathBuf)> {
@@ -68,8 +68,8 @@ fn disk_with(image: &Image, seed: u64) -> FaultDisk {
 }
 
 fn open_on(disk: &FaultDisk) -> Repository {
-    let place = Local::open_on(disk.clone(), PLACE).unwrap();
-    Repository::open(Arc::new(place), Some(b"secret")).unwrap()
+    let place = reached(Local::open_on(disk.clone(), PLACE).unwrap());
+    Repository::open(place, Some(b"secret")).unwrap()
 }
 
 /// A repository with several damaged packs and perhaps a damaged index file.
@@ -97,8 +97,8 @@ impl Case {
             image.get_mut(index).unwrap()[200] ^= 1;
             what += &format!(", {index} is damaged");
         }
-        let before = affected(&open(storage(&image)).unwrap().check(ReadData::All).unwrap());
-        let repaired = open(storage(&image)).unwrap().repair(&RepairOptions::default());
+        let before = affected(&open(place(&image)).unwrap().check(ReadData::All).unwrap());
+        let repaired = open(place(&image)).unwrap().repair(&RepairOptions::default());
         Case {
             image,
             what,

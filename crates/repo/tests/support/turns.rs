@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ibid_storage::{Error, ErrorKind, Memory, Name, Operation, Storage};
+use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 
 use super::Random;
+use super::place::Place;
 use super::seam::{Seam, Trace};
 
 /// What can happen at a call, once in so many.
@@ -25,9 +26,9 @@ const CALLS: u64 = 1500;
 const WRONG: u64 = 10 * 365 * 24 * 3600;
 
 /// What actors leave, and others find.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Remains {
-    pub store: Memory,
+    pub store: Place,
     /// Puts whose senders have given up, and that may arrive yet.
     late: Vec<(Name, Vec<u8>)>,
     /// Objects whose last change is not durable yet, and what a loss of power may bring back.
@@ -38,10 +39,12 @@ pub struct Remains {
 
 impl Remains {
     /// Returns what is left of a storage without faults.
-    pub fn of(store: Memory) -> Remains {
+    pub fn of(store: Place) -> Remains {
         Remains {
             store,
-            ..Remains::default()
+            late: Vec::new(),
+            unsettled: BTreeMap::new(),
+            trace: Trace::default(),
         }
     }
 
@@ -64,7 +67,7 @@ impl Remains {
     }
 
     /// Lets what was late arrive, and returns the storage.
-    pub fn calm(self) -> Memory {
+    pub fn calm(self) -> Place {
         for (name, bytes) in self.late {
             let _ = self.store.put(&name, &[&bytes]);
         }
@@ -74,7 +77,7 @@ impl Remains {
 
 /// The turns of all actors.
 pub struct Turns {
-    store: Memory,
+    store: Place,
     seam: Seam,
     state: Mutex<State>,
     changed: Condvar,
@@ -274,7 +277,7 @@ impl Seat {
         mut state: MutexGuard<'_, State>,
         operation: Operation,
         name: &Name,
-        change: impl FnOnce(&Memory) -> Result<(), Error>,
+        change: impl FnOnce(&Place) -> Result<(), Error>,
     ) -> Result<(), Error> {
         state.remains.unsettle(name);
         let changed = change(&self.turns.store);
