@@ -816,6 +816,9 @@ pub(crate) struct ServeArgs {
     /// Answer only replicas with a certificate of one of these authorities (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate", requires = "listen")]
     pub(crate) clients: Option<PathBuf>,
+    /// Use this file of credentials for NATS, as `nsc` makes it
+    #[arg(long, value_name = "FILE", requires = "publish")]
+    pub(crate) nats_credentials: Option<PathBuf>,
     /// Create the stream on this many servers [default: 3 of a cluster, else 1]
     #[arg(long, value_name = "N", requires = "publish", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) stream_replicas: Option<u8>,
@@ -869,6 +872,9 @@ pub(crate) struct ConnectionArgs {
     /// Use this private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) private_key: Option<PathBuf>,
+    /// Use this file of credentials for NATS, as `nsc` makes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nats_credentials: Option<PathBuf>,
     /// Give up after N tries in a row without an answer, a second apart [default: 10 if the command
     /// ends by itself, else no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

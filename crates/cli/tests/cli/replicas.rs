@@ -604,6 +604,29 @@ fn a_fenced_primary_takes_back_its_place_by_force() {
 }
 
 #[test]
+fn credentials_are_for_nats_and_have_to_be_some() {
+    let stores = Stores::new();
+    stores.home.write("no.creds", "nothing");
+    let replicate = |from, file| ["replicate", "--once", "--from", from, "--nats-credentials", file];
+    let ran = stores.run("replica", &replicate("127.0.0.1:1", "no.creds"));
+    let words = "--nats-credentials does not go with HOST:PORT";
+    assert!(ran.code == 2 && ran.err.contains(words), "{ran:?}");
+    let published = "nats://127.0.0.1:1/wiki";
+    for (arguments, words) in [
+        (
+            replicate(published, "no.creds"),
+            "the credentials for NATS cannot be used: there is no JWT of a user in them",
+        ),
+        (
+            replicate(published, "absent.creds"),
+            "cannot read absent.creds: no such file or directory",
+        ),
+    ] {
+        stores.fails("replica", &arguments, words);
+    }
+}
+
+#[test]
 fn options_of_a_fence_need_one() {
     let stores = Stores::new();
     stores.ok("store", &["put", "a"]);

@@ -6,6 +6,7 @@
 //! `--ignored`, cargo lists these tests as ignored; with it, a server that is missing is a failure.
 //! `IBID_NATS_ROUNDS=50` kills more often.
 
+mod accounts;
 #[path = "../record/common/mod.rs"]
 mod common;
 mod ports;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use accounts::Operator;
 use common::{assert_same_tables, folder};
 use ibid_format::record::{self, EntrySpan, Epoch, Query, Request, split_message};
 use ibid_record::replicate::nats::{self, Address, Published, Publishing};
@@ -688,6 +690,59 @@ fn only_trusted_clients_publish_and_read_over_tls() {
         .unwrap();
     catch_up(&copy, &with_tls(both), position(&store)).unwrap();
     drop((pages, store, copy));
+    let place = |name: &str| places.path().join(name);
+    assert_same_tables(&[&place("primary"), &place("replica")], false);
+}
+
+#[test]
+#[ignore = "needs a server: cargo test -p ibid-record --test replication_over_nats -- --ignored"]
+fn a_file_of_credentials_logs_in_and_one_of_another_account_does_not() {
+    let (operator, other) = (Operator::new(), Operator::new());
+    let places = folder();
+    let configuration = places.path().join("nats.conf");
+    std::fs::write(&configuration, &operator.configuration).unwrap();
+    let servers = Servers::told(1, vec!["--config".into(), configuration.into()]);
+    let plain = servers.address("pages");
+    let known = |file: &str| plain.clone().with_credentials(file.as_bytes()).unwrap();
+    let store = primary(&places.path().join("primary"));
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    write(&pages, 0..20);
+    publish_all(&store, &known(&operator.credentials()), Publishing::default()).unwrap();
+    let copy = replica(&places.path().join("replica"));
+    catch_up(&copy, &known(&operator.credentials()), position(&store)).unwrap();
+    // The key of another user does not fit the token.
+    let (one, two) = (operator.credentials(), operator.credentials());
+    let crossed = [
+        one.split_once("-----BEGIN USER").unwrap().0,
+        "-----BEGIN USER",
+        two.split_once("-----BEGIN USER").unwrap().1,
+    ]
+    .concat();
+    for (address, words) in [
+        (known(&other.credentials()), "credentials may have ended"),
+        (known(&crossed), "credentials may have ended"),
+        (plain.clone(), "wrong user, password or token"),
+    ] {
+        let mut log = Published::at(address).unwrap();
+        let mut receiver = Receiver::new(&copy).unwrap();
+        let refused = step(&mut receiver, &mut log).unwrap_err().to_string();
+        assert!(
+            refused.contains("Authorization Violation") && refused.contains(words),
+            "{refused}"
+        );
+    }
+    // A server that knows no operator asks for no signature.
+    let open = Servers::start(1);
+    let address = open
+        .address("pages")
+        .with_credentials(operator.credentials().as_bytes())
+        .unwrap();
+    let mut receiver = Receiver::new(&copy).unwrap();
+    let refused = step(&mut receiver, &mut Published::at(address).unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("asks for no signature"), "{refused}");
+    drop((pages, store, copy, receiver));
     let place = |name: &str| places.path().join(name);
     assert_same_tables(&[&place("primary"), &place("replica")], false);
 }

@@ -36,14 +36,19 @@ pub(super) fn identity((certificates, key): &(Vec<u8>, Vec<u8>)) -> tls::Identit
     tls::Identity { certificates, key }
 }
 
-/// Returns the address, with TLS if there is an authority.
-pub(super) fn over_tls(
+/// Returns the address, with TLS if there is an authority, and with credentials if there are some.
+pub(super) fn known_at(
     at: nats::Address,
     authority: Option<&Path>,
     shown: Option<&(Vec<u8>, Vec<u8>)>,
+    credentials: Option<&Path>,
 ) -> Result<nats::Address> {
-    Ok(match authority {
+    let at = match authority {
         Some(authority) => at.with_tls(&read(authority)?, shown.map(identity))?,
+        None => at,
+    };
+    Ok(match credentials {
+        Some(credentials) => at.with_credentials(&read(credentials)?)?,
         None => at,
     })
 }
@@ -55,6 +60,12 @@ impl ConnectionArgs {
 
     /// Returns a connection to a store that is served at `address`.
     pub(super) fn served(&self, address: &str) -> Result<Connection> {
+        if self.nats_credentials.is_some() {
+            return Err(Failure::Usage(
+                "--nats-credentials does not go with HOST:PORT: a store that is served knows replicas by --certificate"
+                    .to_owned(),
+            ));
+        }
         let connection = Connection::to(address);
         let Some(authority) = &self.authority else {
             return Ok(connection);
@@ -74,13 +85,15 @@ impl ConnectionArgs {
                     .to_owned(),
             ));
         }
-        let address = over_tls(address.clone(), self.authority.as_deref(), self.shown()?.as_ref())?;
+        let shown = self.shown()?;
+        let (authority, credentials) = (self.authority.as_deref(), self.nats_credentials.as_deref());
+        let address = known_at(address.clone(), authority, shown.as_ref(), credentials)?;
         Ok(nats::Published::at(address)?)
     }
 
     /// Returns whether any of these options was given.
     pub(super) fn is_given(&self) -> bool {
-        self.authority.is_some() || self.tries.is_some()
+        self.authority.is_some() || self.nats_credentials.is_some() || self.tries.is_some()
     }
 }
 

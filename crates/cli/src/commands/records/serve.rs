@@ -9,7 +9,7 @@ use ibid_record::replicate::net::{self, tls};
 use ibid_record::{Error, Role, Store};
 use ibid_terminal::reason;
 
-use super::connect::{Retrying, identity, over_tls, pair, read, until_cancelled};
+use super::connect::{Retrying, identity, known_at, pair, read, until_cancelled};
 use super::{is_there, none_there, open_at, options_to_store, place};
 use crate::args::ServeArgs;
 use crate::commands::open::Context;
@@ -99,7 +99,8 @@ fn tls_of_server(args: &ServeArgs) -> Result<(Option<tls::Server>, Option<nats::
         _ => None,
     };
     let published = args.publish.clone();
-    let published = published.map(|at| over_tls(at, args.authority.as_deref(), shown.as_ref()));
+    let credentials = args.nats_credentials.as_deref();
+    let published = published.map(|at| known_at(at, args.authority.as_deref(), shown.as_ref(), credentials));
     Ok((server, published.transpose()?))
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use super::credentials::Credentials;
 use crate::error::Error;
 use crate::replicate::net::tls;
 
@@ -40,6 +42,7 @@ pub(super) struct Server {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) tls: Option<tls::Client>,
+    pub(super) credentials: Option<Arc<Credentials>>,
 }
 
 /// The fault of an address.
@@ -56,6 +59,19 @@ impl Address {
     pub fn with_tls(mut self, authorities: &[u8], identity: Option<tls::Identity<'_>>) -> Result<Self, Error> {
         for server in &mut self.servers {
             server.tls = Some(tls::Client::new(authorities, &server.host, identity)?);
+        }
+        Ok(self)
+    }
+
+    /// Logs in with a file of credentials, as `nsc generate creds` makes it: the token of a user, and the key that
+    /// proves it. Only signatures by the key are sent.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn with_credentials(mut self, file: &[u8]) -> Result<Self, Error> {
+        let credentials = Arc::new(Credentials::read(file)?);
+        for server in &mut self.servers {
+            server.credentials = Some(credentials.clone());
         }
         Ok(self)
     }
@@ -120,6 +136,7 @@ impl FromStr for Address {
                 user: user.clone(),
                 password: password.clone(),
                 tls: None,
+                credentials: None,
             });
         }
         let name = name.to_owned();

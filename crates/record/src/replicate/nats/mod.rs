@@ -11,6 +11,7 @@
 
 mod address;
 mod answer;
+mod credentials;
 mod publish;
 mod read;
 mod stream;

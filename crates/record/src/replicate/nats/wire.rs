@@ -32,6 +32,8 @@ const LINE_BYTES_MAX: usize = 1 << 18;
 /// Longest payload with headers that is accepted, bytes: the most that a server can be configured
 /// to pass.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Longest text that a server draws to be signed, bytes.
+const NONCE_BYTES_MAX: usize = 256;
 /// How long a server may be silent before it gets a PING.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long a server may be silent before the connection counts as lost.
@@ -83,6 +85,8 @@ pub(super) struct Wire {
     received: Vec<u8>,
     heard: Instant,
     pinged: Instant,
+    /// What may be wrong if the server lets this client not in.
+    doubtful: &'static str,
     inbox: String,
     requests: u64,
     /// Longest payload with headers that the server passes, bytes.
@@ -115,6 +119,10 @@ impl Wire {
             received: Vec::new(),
             heard: now,
             pinged: now,
+            doubtful: match server.credentials {
+                Some(_) => "the credentials may have ended, or are of another account",
+                None => "wrong user, password or token",
+            },
             inbox: format!("_INBOX.{:016x}{:016x}", oplog::random()?, oplog::random()?),
             requests: 0,
             payload_bytes_max: 0,
@@ -140,7 +148,7 @@ impl Wire {
             }
             wire.stream = Box::new(tls.connect(same, &address, stop)?);
         }
-        let said = server.connect();
+        let said = server.connect(&info)?;
         let inbox = format!("SUB {}.* {INBOX}\r\n", wire.inbox);
         wire.send(
             &[b"CONNECT ", said.as_bytes(), b"\r\n", inbox.as_bytes(), b"PING\r\n"],
@@ -237,7 +245,7 @@ impl Wire {
             ServerLine::Ping => self.send(&[b"PONG\r\n"], stop)?,
             ServerLine::Pong | ServerLine::Ok => {}
             ServerLine::Error(why) if why.starts_with("Authorization") => {
-                let found = format!("{}: {why}: wrong user, password or token", self.address);
+                let found = format!("{}: {why}: {}", self.address, self.doubtful);
                 return Err(refused("log in to the NATS server", &found));
             }
             ServerLine::Error(why) => return Err(refused("use the NATS server", &format!("{}: {why}", self.address))),
@@ -407,7 +415,7 @@ impl Server {
     }
 
     /// Returns the JSON after CONNECT.
-    fn connect(&self) -> String {
+    fn connect(&self, info: &Value) -> Result<String, Error> {
         let mut said = json!({
             "verbose": false,
             "pedantic": false,
@@ -419,6 +427,16 @@ impl Server {
             "no_responders": true,
             "tls_required": self.tls.is_some(),
         });
+        if let Some(credentials) = &self.credentials {
+            let nonce = info["nonce"].as_str().filter(|nonce| nonce.len() <= NONCE_BYTES_MAX);
+            let nonce = nonce.ok_or_else(|| {
+                let found = "it asks for no signature, so it is not set up for credentials";
+                refused("log in to the NATS server", found)
+            })?;
+            said["jwt"] = json!(credentials.token);
+            said["sig"] = json!(credentials.sign(nonce));
+            return Ok(said.to_string());
+        }
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => {
                 said["user"] = json!(user);
@@ -427,7 +445,7 @@ impl Server {
             (Some(token), None) => said["auth_token"] = json!(token),
             _ => {}
         }
-        said.to_string()
+        Ok(said.to_string())
     }
 }
 
