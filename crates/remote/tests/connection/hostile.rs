@@ -129,6 +129,66 @@ fn a_server_survives_random_bytes() {
     }
 }
 
+#[test]
+fn a_server_survives_megabytes_of_messages() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed + 1000);
+        let mut bytes = greeted(&[message(1, 1, &[0])]);
+        while bytes.len() < 3 << 20 {
+            let number = 2 + random.below(40) as u32;
+            let length = [0, 1, 30, 5000, 65_536][random.below(5) as usize];
+            let noise = crate::noise(length, random.next());
+            let size = |size: u64| size.to_le_bytes();
+            // Mostly what a client would send, in any order.
+            let (kind, fields) = match random.below(8) {
+                0..3 => (
+                    2,
+                    [&[1, b'a' + number as u8 % 26][..], &size(random.below(200_000)), &noise].concat(),
+                ),
+                3 | 4 => (10, noise),
+                5 => (3, [&[6][..], b"config", &size(u64::MAX)].concat()),
+                6 => (4, [&[6][..], b"config", &size(0), &size(random.below(9))].concat()),
+                _ => (6, vec![0]),
+            };
+            bytes.extend(message(number, kind, &fields[..fields.len().min(65_536)]));
+        }
+        // What the protocol does not have ends a connection early, so each part of it comes first once.
+        let mut rest = &bytes[..];
+        while rest.len() > 100_000 {
+            drop(served(rest));
+            rest = &rest[rest.len() / 3..];
+            let begin = [GREETING, &message(1, 1, &[0]), rest].concat();
+            drop(served(&begin));
+        }
+    }
+}
+
+#[test]
+fn an_object_that_comes_a_byte_at_a_time_is_stored_whole() {
+    let size = 300_000_usize;
+    let put = [&[1, b'a'][..], &(size as u64).to_le_bytes()].concat();
+    let noise = crate::noise(size, 7);
+    let mut bytes = greeted(&[message(1, 1, &[0]), message(2, 2, &put)]);
+    noise.iter().for_each(|byte| bytes.extend(message(2, 10, &[*byte])));
+    let memory = Arc::new(Memory::new());
+    let open: &OpenStorage<'_> = &|_| Ok(Opened::new(memory.clone()));
+    let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let client = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        there.write_all(&bytes).unwrap();
+        // All is answered before the stream ends.
+        let (mut answers, done) = (Vec::new(), [5, 0, 0, 0, 2, 0, 0, 0, 66]);
+        while !answers.ends_with(&done) {
+            let mut byte = [0];
+            there.read_exact(&mut byte).unwrap();
+            answers.extend(byte);
+        }
+    });
+    serve(open, &here, &here, &ServeOptions::default()).unwrap();
+    client.join().unwrap();
+    assert!(memory.get(&name("a"), u64::MAX).unwrap() == noise);
+}
+
 /// A server that sends these bytes, whatever it is asked.
 struct Says(Vec<u8>);
 
