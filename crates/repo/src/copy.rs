@@ -17,9 +17,11 @@ use ibid_format::snapshot::Snapshot;
 use ibid_storage::Operation;
 
 use crate::derived::Due;
+use crate::index::NumberSet;
 use crate::ingest::{CopySource, Derived, MissingChunks, is_wanted, length_max};
 use crate::options::setters;
 use crate::read::ChunkReader;
+use crate::rehearsal::Inexact;
 use crate::similar::SketchesOfFrames;
 use crate::snapshots::{first_id, next_sequence, order};
 use crate::tree::Reach;
@@ -27,6 +29,9 @@ use crate::{
     BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
     SnapshotInfo, StorageError, Warning,
 };
+
+/// Files that a copy stores beside its packs of data.
+const PUTS_OF_COPY: u64 = 5;
 
 /// Options of a [copy](Repository::copy_to).
 #[derive(Clone, Debug, Default)]
@@ -145,6 +150,7 @@ impl Repository {
         let mut summary = CopySummary::default();
         if options.dry_run {
             summary.missing = copying.missing(&asked)?;
+            copying.rehearse(&asked)?;
         }
         for source in asked {
             let outcome = copying.one(&source)?;
@@ -232,6 +238,54 @@ impl Copying<'_> {
             }
         }
         Ok(Some(data))
+    }
+
+    /// In a rehearsal, counts about what would be read, and stored.
+    fn rehearse(&self, asked: &[SnapshotInfo]) -> Result<()> {
+        let (Some(from), Some(to)) = (&self.source.files.rehearsal, &self.destination.files.rehearsal) else {
+            return Ok(());
+        };
+        let (there, here) = (self.reader.loaded.clone(), self.destination.loaded()?);
+        let tree_reader = self.source.tree_reader()?;
+        let mut reach = Reach::new(self.source, &tree_reader);
+        let (mut frames, mut is_any) = (NumberSet::default(), false);
+        for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
+            is_any = true;
+            let visited = reach.visit(&info.snapshot.root, &mut |id, _, kind| {
+                let is_there = self.shares_ids() && here.index.contains(id);
+                if kind == PackKind::Data
+                    && !is_there
+                    && let Some(place) = there.index.get_stored(id)
+                {
+                    frames.insert(place.frame);
+                }
+                Ok(())
+            });
+            match visited {
+                Err(error) if is_of_reading(&error) => from.doubt(Inexact::Damage),
+                visited => visited?,
+            }
+            // The session, the packs of trees and sketches, the index file and the snapshot.
+            (0..PUTS_OF_COPY).for_each(|_| to.spare_put(0));
+            to.spare_deletes(1);
+        }
+        if !is_any {
+            return Ok(());
+        }
+        [from, to].into_iter().for_each(|side| side.doubt(Inexact::Stores));
+        let frames: Vec<u32> = frames.iter().collect();
+        self.reader.plan(&frames);
+        self.reader.rehearse_bases(&self.destination.monitor)?;
+        let mut left: u64 = frames
+            .iter()
+            .map(|&frame| u64::from(there.index.frame(frame).sealed))
+            .sum();
+        let full = u64::from(self.destination.config.pack_size);
+        while left > 0 {
+            to.spare_put(left.min(full));
+            left -= left.min(full);
+        }
+        Ok(())
     }
 
     fn copy_of(&self, source: &SnapshotInfo) -> Option<&SnapshotInfo> {

@@ -13,6 +13,7 @@ use ibid_storage::Storage;
 use crate::cache::{Copies, Parts};
 use crate::index::Pack;
 use crate::layout::{each_id, folder, list_ids, name_in};
+use crate::rehearsal::Rehearsal;
 use crate::{Error, Result};
 
 /// Most bytes after the end of a pack among which its trailer is looked for. Each costs an attempt to open a
@@ -34,6 +35,8 @@ pub(crate) struct Files {
     pub(crate) parts: Option<Parts>,
     /// Whether loading the index goes on without files that this user may not read: a check names all.
     pub(crate) names_denied: bool,
+    /// What counts instead of doing, if this is a rehearsal: it is the storage, too.
+    pub(crate) rehearsal: Option<Arc<Rehearsal>>,
 }
 
 /// The plaintext's place in a seal that was opened, or why it does not open.
@@ -48,6 +51,7 @@ impl Files {
             copies: None,
             parts: None,
             names_denied: false,
+            rehearsal: None,
         }
     }
 
@@ -235,6 +239,16 @@ impl Files {
         Ok(bases.filter(|base| met.insert(*base)).collect())
     }
 
+    /// Returns how many bytes are read at first of a pack of so many bytes to find its directory. If that is larger,
+    /// there is a second read.
+    pub(crate) fn directory_length(&self, size: u64) -> u64 {
+        let rest = size.saturating_sub(pack::TRAILER);
+        match self.storage.is_remote() {
+            true => (size / DIRECTORY_SHARE).max(DIRECTORY_MIN).min(rest) + pack::TRAILER,
+            false => pack::TRAILER,
+        }
+    }
+
     /// Reads the directory of a pack: its frames and their chunks.
     pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
@@ -272,10 +286,7 @@ impl Files {
                 })
             })?;
         // Where each request takes a round trip, the directory comes with its trailer, unless it is unusually large.
-        let with_trailer = match self.storage.is_remote() {
-            true => (size / DIRECTORY_SHARE).max(DIRECTORY_MIN).min(position),
-            false => 0,
-        };
+        let with_trailer = self.directory_length(size) - pack::TRAILER;
         let mut end = vec![0; (with_trailer + pack::TRAILER) as usize];
         read_at(position - with_trailer, &mut end)?;
         let mut trailer = end.split_off(with_trailer as usize);

@@ -46,6 +46,7 @@ mod options;
 mod pattern;
 mod prune;
 mod read;
+mod rehearsal;
 mod repair;
 mod repository;
 mod restore;
@@ -71,7 +72,7 @@ pub const CAN_BE_SIMULATED: bool = cfg!(feature = "simulation");
 
 pub use archive::{ArchiveFormat, ArchiveSummary};
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
-pub use cache::CacheStats;
+pub use cache::{CacheStats, Rates};
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};
 pub use check::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 pub use checkpoint::CheckpointInfo;
@@ -93,6 +94,7 @@ pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
 pub use pattern::Patterns;
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
+pub use rehearsal::{Estimate, Inexact};
 pub use repair::{RepairOptions, RepairReport};
 pub use repository::{
     AVERAGE_DEFAULT, CACHED_DATA_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory,

@@ -162,6 +162,7 @@ pub struct Monitor {
     path: Mutex<Option<PathBuf>>,
     is_path_wanted: AtomicBool,
     on_warning: Box<dyn Fn(Warning) + Send + Sync>,
+    stops: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Monitor {
@@ -174,7 +175,27 @@ impl Monitor {
             path: Mutex::default(),
             is_path_wanted: AtomicBool::new(false),
             on_warning: Box::new(on_warning),
+            stops: None,
         }
+    }
+
+    /// Makes the operation stop as if it was [cancelled](Monitor::cancel), once `stops` returns true. It is asked
+    /// often, by several threads.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, Error, InitOptions, MemoryStorage, Monitor, Repository};
+    /// # let options = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # let repository = Repository::init(Arc::new(MemoryStorage::new()), Some(b"secret"), &options)?;
+    /// let monitor = Arc::new(Monitor::new(|_| ()).stopping_when(|| true));
+    /// let backup = repository.watched_by(&monitor).backup(&BackupOptions::default().path("src"));
+    /// assert!(matches!(backup, Err(Error::Interrupted)));
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stopping_when(self, stops: impl Fn() -> bool + Send + Sync + 'static) -> Monitor {
+        let stops: Option<Box<dyn Fn() -> bool + Send + Sync>> = Some(Box::new(stops));
+        Monitor { stops, ..self }
     }
 
     /// Asks the operation to stop at the next safe point. The operation then returns
@@ -185,7 +206,7 @@ impl Monitor {
 
     /// Returns whether the operation was asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+        self.cancelled.load(Ordering::Relaxed) || self.stops.as_ref().is_some_and(|stops| stops())
     }
 
     /// Returns the path of a file that a backup or a restore has come to since the last call, or the same

@@ -398,6 +398,7 @@ impl Repository {
                 parts: cache.clone().map(new_parts),
                 copies: cache.map(|cache| Copies::new(cache, self.monitor.clone())),
                 names_denied: self.files.names_denied,
+                rehearsal: self.files.rehearsal.clone(),
                 ..Files::new(self.files.storage.clone(), self.files.keys.clone())
             });
         }
@@ -418,6 +419,7 @@ impl Repository {
         Repository {
             files: Arc::new(Files {
                 names_denied: true,
+                rehearsal: self.files.rehearsal.clone(),
                 ..Files::new(self.files.storage.clone(), self.files.keys.clone())
             }),
             scratch: Some(self.scratch_folder()),
@@ -425,6 +427,17 @@ impl Repository {
             loaded: Arc::default(),
             ..self.clone()
         }
+    }
+
+    /// Returns a handle with other files and another cache, and nothing loaded.
+    pub(crate) fn with_files(&self, files: Files, cache: Option<Cache>) -> Repository {
+        Repository {
+            files: Arc::new(files),
+            cache,
+            loaded: Arc::default(),
+            ..self.clone()
+        }
+        .with_copies()
     }
 
     /// Returns what the local cache holds; `None` without a cache.

@@ -25,6 +25,9 @@ use crate::{Error, Monitor, Result, Warning};
 /// Folders of the cache that have copies.
 pub(super) const FOLDERS: [&str; 4] = [folder::PACKS, folder::SNAPSHOTS, "index-files", "sketch-files"];
 
+/// The folders of the repository that these are of.
+pub(super) const OF_REPOSITORY: [&str; 4] = [folder::PACKS, folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES];
+
 /// An empty file, as old as the last list of packs.
 pub(super) const LISTED: &str = "listed";
 const LATELY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -107,6 +110,13 @@ impl Copies {
         let path = self.path(folder, id);
         let is_short = std::fs::metadata(&path).is_ok_and(|file| file.len() <= limit);
         is_short.then(|| std::fs::read(path).ok())?
+    }
+
+    /// Returns a part of a file, if there is a copy of it that has all of the part.
+    pub(crate) fn part(&self, folder: &str, id: FileId, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let file = File::open(self.path(folder, id)).ok()?;
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, offset).ok().map(|()| bytes)
     }
 
     /// Keeps a copy of a file that was just stored, or read.

@@ -8,6 +8,8 @@ mod complete;
 mod copies;
 mod file;
 mod parts;
+mod rates;
+mod twin;
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -20,6 +22,7 @@ pub(crate) use copies::Copies;
 pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
 pub(crate) use parts::Parts;
+pub use rates::Rates;
 
 use crate::index::Run;
 use crate::layout::new_id;
@@ -63,6 +66,8 @@ pub(crate) trait Kept: Sized {
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
+    /// The folder goes with the last handle, if it is a twin.
+    _twin: Option<twin::Twin>,
 }
 
 /// Contents of a local cache.
@@ -94,6 +99,7 @@ impl Cache {
     pub(crate) fn new(folder: &Path, repository: FileId) -> Cache {
         Cache {
             folder: folder.join(repository.to_string()),
+            _twin: None,
         }
     }
 
@@ -209,7 +215,7 @@ impl Cache {
         for folder in FOLDERS {
             paths.extend(files_in(&self.folder.join(folder))?);
         }
-        for name in ["complete", copies::LISTED] {
+        for name in ["complete", copies::LISTED, rates::RATES] {
             let path = self.folder.join(name);
             paths.extend(path.exists().then_some(path));
         }
@@ -250,6 +256,7 @@ impl Cache {
     /// Deletes all files of the cache, and its folder; returns their number and bytes.
     pub(crate) fn clear(&self) -> Result<(u64, u64)> {
         let (mut files, mut bytes) = (0, 0);
+        twin::remove_twins(&self.folder, false);
         for path in self.paths()? {
             let size = std::fs::metadata(&path).map_or(0, |file| file.len());
             match std::fs::remove_file(&path) {

@@ -54,6 +54,9 @@ impl Checking<'_> {
             chosen[frame.pack as usize] && !self.loaded.index.is_cut_off(&frame)
         };
         let turns = Turns::new(plan)?;
+        if self.repository.files.rehearsal.is_some() {
+            return self.rehearse_frames(&turns, is_read);
+        }
         let planning = Mutex::new(Planning::default());
         let work = || {
             let mut reading = Reading::default();
@@ -80,6 +83,18 @@ impl Checking<'_> {
             Ok(())
         };
         self.reader.while_fetching(|| self.side_by_side(|| turns.stop(), work))
+    }
+
+    /// Plans what would be read, as its threads do.
+    fn rehearse_frames(&self, turns: &Turns, is_read: impl Fn(u32) -> bool) -> Result<()> {
+        loop {
+            let mut frames = turns.foresee(2 * Planning::GROUP)?;
+            if frames.is_empty() {
+                return self.reader.rehearse_bases(self.monitor);
+            }
+            frames.retain(|&number| is_read(number));
+            self.reader.plan(&frames);
+        }
     }
 
     fn frame(&self, turn: &Turn<'_>, frame: &Frame, reading: &mut Reading) -> Result<()> {

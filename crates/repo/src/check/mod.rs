@@ -32,6 +32,7 @@ impl Repository {
     pub fn check(&self, read: ReadData) -> Result<CheckReport> {
         // A cache would hide damage of the files that it stands for.
         let uncached = self.without_cache();
+        self.read_from_copies();
         // List snapshots before the index: a snapshot's data is stored before the snapshot itself,
         // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();

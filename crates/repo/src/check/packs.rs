@@ -68,6 +68,20 @@ impl Checking<'_> {
             self.damage().lacks_bases |= frames.iter().any(|frame| frame.depth > 0);
             return if read { self.magic(pack.id, &object) } else { Ok(()) };
         }
+        if let Some(rehearsal) = &self.repository.files.rehearsal {
+            let files = &self.repository.files;
+            let (first, begins) = (files.directory_length(pack.size), frames.last().map_or(0, Frame::end));
+            rehearsal.spare_get(first);
+            // It begins where the frames end.
+            let whole = pack.size.saturating_sub(begins);
+            if whole > first {
+                rehearsal.spare_get(whole - ibid_format::pack::TRAILER);
+            }
+            if read {
+                rehearsal.spare_get(FileKind::Pack.magic().len() as u64);
+            }
+            return Ok(());
+        }
         match self.repository.files.read_directory(pack.id, pack.size) {
             Ok(summary) => {
                 self.compare(number, first, &frames, &summary, &object);

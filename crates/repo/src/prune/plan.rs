@@ -14,6 +14,8 @@ pub(super) struct Plan {
     pub(super) goes: Vec<u32>,
     /// Frames whose chunks are stored again, in packs that go.
     pub(super) anew: NumberSet,
+    /// About how many bytes their chunks take afterwards.
+    pub(super) written_anew: u64,
     pub(super) estimate: PruneEstimate,
 }
 
@@ -87,6 +89,7 @@ impl Plan {
             facts,
             goes: chosen.goes,
             anew,
+            written_anew,
             estimate,
         })
     }

@@ -4,8 +4,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use ibid_format::FileId;
 use ibid_format::pack::{FrameSummary, PackBuilder, PackKind};
+use ibid_format::{FileId, SEAL_OVERHEAD};
 
 use super::PruneSummary;
 use super::moved::Moved;
@@ -14,6 +14,7 @@ use crate::index::{LoadedIndex, NumberSet, Pack, Unlisted, each_unlisted};
 use crate::ingest::Again;
 use crate::layout::{folder, name_in, new_id};
 use crate::read::{Ahead, FrameSource};
+use crate::rehearsal::Inexact;
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, Warning};
 
 /// Memory that finding what chunks resemble, and encoding them, gets before the frames that are read for it, bytes.
@@ -85,6 +86,9 @@ impl Repository {
         snapshots: &[SnapshotInfo],
         summary: &mut PruneSummary,
     ) -> Result<bool> {
+        if self.files.rehearsal.is_some() {
+            return self.rehearse_encoding(&loaded, &plan);
+        }
         let mut hidden = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
             // New deltas against what only serves as a base would have to be encoded anew again.
@@ -109,6 +113,31 @@ impl Repository {
         summary.encoded_anew += stored.bytes;
         summary.packs_written += stored.packs;
         summary.written += stored.stored;
+        Ok(true)
+    }
+
+    /// Counts about what it takes to store chunks again.
+    fn rehearse_encoding(&self, loaded: &LoadedIndex, plan: &Plan) -> Result<bool> {
+        let Some(rehearsal) = &self.files.rehearsal else {
+            return Ok(true);
+        };
+        rehearsal.doubt(Inexact::Encodes);
+        let everything = self.loaded()?;
+        let reader = self.reader_ahead(&everything, read_cache(self.memory));
+        let frames: Vec<u32> = plan.anew.iter().collect();
+        reader.plan(&frames);
+        reader.rehearse_bases(&self.monitor)?;
+        let (mut left, full) = (plan.written_anew, u64::from(self.config.pack_size));
+        while left > 0 {
+            rehearsal.spare_put(left.min(full));
+            left -= left.min(full);
+        }
+        // Without what would be stored again, these packs are still needed here, and stay.
+        let goes = plan.goes.iter().filter(|&&pack| {
+            let mut frames = loaded.index.frames_of(pack);
+            frames.any(|frame| plan.anew.contains(frame))
+        });
+        rehearsal.spare_deletes(goes.count() as u64);
         Ok(true)
     }
 
@@ -181,6 +210,14 @@ impl Moving<'_> {
                 });
             };
             let mut plain = std::mem::take(&mut self.plain);
+            if self.is_rehearsed(pack) {
+                // Of this length, and not read.
+                plain.clear();
+                plain.resize((frame.sealed as usize).saturating_sub(SEAL_OVERHEAD), 0);
+                self.frame(pack, frame, &plain)?;
+                self.plain = plain;
+                continue;
+            }
             let length = match self.ahead.and_then(|ahead| ahead.take(self.from, number, &mut plain)) {
                 Some(taken) => taken.length,
                 None => {
@@ -195,6 +232,18 @@ impl Moving<'_> {
             self.plain = plain;
         }
         Ok(())
+    }
+
+    /// Returns whether the frames of a pack are not read: those of trees are, since they are needed afterwards.
+    fn is_rehearsed(&self, pack: &Pack) -> bool {
+        let Some(rehearsal) = &self.repository.files.rehearsal else {
+            return false;
+        };
+        if pack.kind == PackKind::Metadata && self.repository.files.copies.is_none() {
+            // They are counted as planned, too.
+            rehearsal.doubt(Inexact::Again);
+        }
+        pack.kind == PackKind::Data
     }
 
     fn frame(&mut self, pack: &Pack, frame: &FrameSummary, plain: &[u8]) -> Result<()> {
@@ -224,7 +273,14 @@ impl Moving<'_> {
     fn store(&mut self, builder: PackBuilder) -> Result<()> {
         let (bytes, pack) = builder.finish();
         let files = &self.repository.files;
-        files.storage.put(&name_in(folder::PACKS, pack.id), &[&bytes])?;
+        let name = name_in(folder::PACKS, pack.id);
+        match (&files.rehearsal, pack.kind) {
+            (Some(rehearsal), PackKind::Data) => {
+                let from = pack.frames.last().map_or(0, |frame| frame.offset + frame.sealed);
+                rehearsal.put_pack(&name, &bytes, from.into());
+            }
+            _ => files.storage.put(&name, &[&bytes])?,
+        }
         files.keep_pack(pack.kind, pack.id, &bytes);
         self.summary.packs_written += 1;
         self.summary.written += pack.size;

@@ -17,7 +17,8 @@ impl Repository {
         let storage = &self.files.storage;
         let is_network_folder = storage.folder().is_some() && storage.is_remote();
         let time = options.cache_age * times;
-        if options.exclusive || !is_network_folder || time.is_zero() {
+        let is_rehearsal = self.files.rehearsal.is_some();
+        if is_rehearsal || options.exclusive || !is_network_folder || time.is_zero() {
             return Ok(());
         }
         let seconds = time.as_secs();

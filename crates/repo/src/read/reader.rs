@@ -17,7 +17,7 @@ use crate::files::Files;
 use crate::index::{LoadedIndex, Place, View};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
-use crate::{Error, Repository, Result};
+use crate::{Error, Monitor, Repository, Result};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
 /// repositories crafted to keep readers busy.
@@ -251,6 +251,14 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn plan(&self, frames: &[u32]) {
         if let Some(ahead) = &self.ahead {
             ahead.plan(self.frame_source(), frames);
+        }
+    }
+
+    /// In a rehearsal, counts the requests for the bases of what was planned.
+    pub(crate) fn rehearse_bases(&self, monitor: &Monitor) -> Result<()> {
+        match &self.ahead {
+            Some(ahead) => ahead.rehearse_bases(self.frame_source(), monitor),
+            None => Ok(()),
         }
     }
 

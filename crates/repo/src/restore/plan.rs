@@ -36,9 +36,9 @@ use crate::tree::{Items, chunks_of};
 use crate::{Error, Monitor, ProgressCounters, Result, Warning};
 
 /// Number of chunks that are collected and sorted by frame before they are handed out.
-const WINDOW: usize = 1 << 18;
+pub(super) const WINDOW: usize = 1 << 18;
 /// Maximum number of files in one window.
-const WINDOW_FILES: usize = 256;
+pub(super) const WINDOW_FILES: usize = 256;
 
 /// A directory on the path to the current one.
 struct Made<'a> {

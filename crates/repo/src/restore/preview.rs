@@ -1,5 +1,6 @@
 //! Preview of a restore.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,14 +10,17 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
 use super::decide::Decision;
+use super::lookahead::{self, Lookahead};
 use super::open_files::OpenFiles;
 use super::options::{Overwrite, Planned, RestoreSummary};
 use super::owners::Owners;
+use super::plan::{WINDOW, WINDOW_FILES};
 use super::selected::Selected;
 use super::target::{self, Stack};
 use super::task::Task;
 use crate::index::IdMap;
 use crate::read::ChunkReader;
+use crate::rehearsal::Inexact;
 use crate::scratch::{Array, Inode, Scratch, inode_id};
 use crate::source::Opened;
 use crate::tree::Items;
@@ -44,11 +48,49 @@ impl Task<'_> {
             owners: Owners::new(self),
             levels: Vec::new(),
             files: LinkedFiles::new(self.repository.scratch())?,
+            fetched: Fetched::default(),
+            chunks: None,
             summary: RestoreSummary::default(),
         };
-        self.selected(reader, listing, single, &mut |step| preview.step(step))?;
+        if self.repository.files.rehearsal.is_none() {
+            self.selected(reader, listing, single, &mut |step| preview.step(step))?;
+            return Ok(preview.summary);
+        }
+        let chunks = self.repository.bulk_reader_ahead(&self.repository.loaded()?);
+        let is_empty =
+            target::open_if_there(&self.destination)?.is_none_or(|root| target::is_empty(&root, b".").unwrap_or(false));
+        preview.fetched.looks_ahead = is_empty;
+        preview.chunks = Some(&chunks);
+        let mut coming = Lookahead::default();
+        self.selected(reader, listing, single, &mut |step| {
+            let planned = match &step {
+                &Selected::Entry { path, entry, wanted } => Some(Selected::Entry { path, entry, wanted }),
+                Selected::Leave => Some(Selected::Leave),
+                Selected::Damaged { .. } => None,
+            };
+            if let Some(planned) = planned.filter(|_| is_empty) {
+                coming.push(planned, &chunks);
+                while coming.pop(false).is_some() {}
+            }
+            preview.step(step)
+        })?;
+        coming.plan(&chunks);
+        preview.hand_out();
+        chunks.rehearse_bases(self.monitor)?;
         Ok(preview.summary)
     }
+}
+
+/// What a rehearsal has not planned yet.
+#[derive(Default)]
+struct Fetched {
+    /// Whether small files are planned before their turn.
+    looks_ahead: bool,
+    /// Frames in the order in which files need them, for as many chunks and files.
+    frames: Vec<u32>,
+    met: HashSet<u32>,
+    chunks: usize,
+    files: usize,
 }
 
 /// A directory on the path to the current one.
@@ -111,6 +153,9 @@ struct Preview<'p> {
     owners: Owners,
     levels: Vec<Level>,
     files: LinkedFiles,
+    fetched: Fetched,
+    /// Plans in a rehearsal what a restore would fetch.
+    chunks: Option<&'p ChunkReader<'p>>,
     summary: RestoreSummary,
 }
 
@@ -270,24 +315,71 @@ impl Preview<'_> {
                     .decide(self.reader, parent, entry, owner, stat.as_ref(), path)?
             }
         };
-        let all = || match &entry.kind {
-            EntryKind::File(content) => self.data(content),
+        let all = |preview: &mut Preview<'_>| match &entry.kind {
+            EntryKind::File(content) => {
+                preview.fetch(entry, content)?;
+                preview.data(content)
+            }
             _ => Ok(0),
         };
         let planned = match decision {
-            Decision::Create => (Planned::Write, false, all()?),
-            Decision::Replace => (Planned::Replace, false, all()?),
+            Decision::Create => (Planned::Write, false, all(self)?),
+            Decision::Replace => (Planned::Replace, false, all(self)?),
             Decision::Keep => (Planned::Keep, false, 0),
             Decision::Right => (Planned::Keep, true, 0),
             Decision::Patch(file, _) => match self.differing(path, entry, file)? {
                 None => (Planned::Keep, false, 0),
-                Some(bytes) => (Planned::Replace, false, bytes),
+                Some(bytes) => {
+                    if let (EntryKind::File(content), Some(rehearsal)) =
+                        (&entry.kind, &self.task.repository.files.rehearsal)
+                    {
+                        rehearsal.doubt(Inexact::Patches);
+                        self.fetch(entry, content)?;
+                    }
+                    (Planned::Replace, false, bytes)
+                }
             },
         };
         if let Some(inode) = inode {
             self.files.insert(inode, inode_there.filter(|_| planned.1))?;
         }
         Ok(planned)
+    }
+
+    /// Plans what is to be fetched for a file, in a rehearsal, as the planner of a restore does.
+    fn fetch(&mut self, entry: &TreeEntry, content: &Content) -> Result<()> {
+        let Some(chunks) = self.chunks else { return Ok(()) };
+        if !(self.fetched.looks_ahead && lookahead::planned(entry).is_some()) {
+            for item in Items::new(self.reader, content) {
+                let Item::Chunk { id, .. } = item? else { continue };
+                self.fetched.chunks += 1;
+                if let Some(place) = chunks.loaded.index.get_stored(&id)
+                    && self.fetched.met.insert(place.frame)
+                {
+                    self.fetched.frames.push(place.frame);
+                }
+                if self.fetched.chunks >= WINDOW {
+                    self.hand_out();
+                }
+            }
+        }
+        self.fetched.files += 1;
+        if self.fetched.files >= WINDOW_FILES {
+            self.hand_out();
+        }
+        Ok(())
+    }
+
+    /// Plans a window of a restore.
+    fn hand_out(&mut self) {
+        let fetched = Fetched {
+            looks_ahead: self.fetched.looks_ahead,
+            ..Fetched::default()
+        };
+        let window = std::mem::replace(&mut self.fetched, fetched);
+        if let Some(chunks) = self.chunks {
+            chunks.plan(&window.frames);
+        }
     }
 
     /// Returns the bytes of a content without holes.

@@ -8,6 +8,7 @@
 //! What was fetched stays in memory until it is taken or released. It never is more than there is room for, but for one
 //! segment: if there is no room for what is asked for, who asks reads it.
 
+mod rehearse;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::Result;
 use crate::files::Files;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
+use crate::rehearsal::Reads;
 use crate::threads::{REQUESTS, scope, spawn, wait};
 
 /// Room for which one base may be found before it is fetched, bytes: so that the lists of them stay small beside it.
@@ -56,6 +58,8 @@ pub(crate) struct Ahead {
     changed: Condvar,
     /// Bytes in memory.
     room: u64,
+    /// What a rehearsal has planned.
+    rehearsed: Mutex<Reads>,
 }
 
 #[derive(Default)]
@@ -174,6 +178,7 @@ impl Ahead {
             state: Mutex::default(),
             changed: Condvar::new(),
             room,
+            rehearsed: Mutex::default(),
         }
     }
 
@@ -193,9 +198,25 @@ impl Ahead {
             .filter(|&&number| !from.has(number))
             .filter_map(|&number| Span::of(from, number))
             .collect();
+        if from.files.rehearsal.is_some() {
+            return self.rehearse(from, spans);
+        }
+        self.divide(from, &spans, |spans, segments| {
+            let mut state = self.lock();
+            for &Span { frame, .. } in spans {
+                state.owned.entry(frame).or_default();
+            }
+            state.add(segments, false);
+            drop(state);
+            self.changed.notify_all();
+        });
+    }
+
+    /// Divides frames into segments, and passes both to `each`, as many together as are joined.
+    fn divide(&self, from: FrameSource<'_>, spans: &[Span], mut each: impl FnMut(&[Span], Vec<Segment>)) {
         // Frames far apart in this order are not joined: the first would be kept until the last is taken.
         let most = self.share(from, false) / 2;
-        let mut rest = &spans[..];
+        let mut rest = spans;
         while !rest.is_empty() {
             let mut bytes = 0;
             let mut fits = |span: &Span| {
@@ -203,14 +224,7 @@ impl Ahead {
                 bytes <= most
             };
             let count = rest.iter().take_while(|&span| fits(span)).count().max(1);
-            let segments = segments::join(&rest[..count], self.longest());
-            let mut state = self.lock();
-            for &Span { frame, .. } in &rest[..count] {
-                state.owned.entry(frame).or_default();
-            }
-            state.add(segments, false);
-            drop(state);
-            self.changed.notify_all();
+            each(&rest[..count], segments::join(&rest[..count], self.longest()));
             rest = &rest[count..];
         }
     }

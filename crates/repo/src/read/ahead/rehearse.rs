@@ -1,0 +1,44 @@
+//! What would be fetched ahead, in a rehearsal.
+
+use super::segments::{Segment, Span};
+use super::{Ahead, FrameSource};
+use crate::rehearsal::{Inexact, Rehearsal};
+use crate::{Monitor, Result};
+
+impl Ahead {
+    /// Counts the requests that would fetch these frames, in a rehearsal.
+    pub(super) fn rehearse(&self, from: FrameSource<'_>, mut spans: Vec<Span>) {
+        let Some(rehearsal) = &from.files.rehearsal else { return };
+        let mut reads = self.rehearsed.lock().expect("no holder of this lock panics");
+        spans.retain(|span| reads.add(from.loaded, rehearsal, span.frame));
+        if from.cache.is_some() && reads.bytes() > self.room {
+            // Several threads take them, and may be too far apart for what is in memory.
+            rehearsal.doubt(Inexact::Again);
+        }
+        self.divide(from, &spans, |_, segments| spare(rehearsal, &segments));
+    }
+
+    /// Counts the requests that would fetch the bases of all that was planned, in a rehearsal.
+    pub(crate) fn rehearse_bases(&self, from: FrameSource<'_>, monitor: &Monitor) -> Result<()> {
+        let Some(rehearsal) = &from.files.rehearsal else {
+            return Ok(());
+        };
+        let mut reads = self.rehearsed.lock().expect("no holder of this lock panics");
+        if !from.follows_bases() || !reads.has_deltas() {
+            return Ok(());
+        }
+        rehearsal.doubt(Inexact::Bases);
+        for bases in reads.bases(from.files, from.loaded, monitor)? {
+            let mut spans: Vec<Span> = bases.iter().filter_map(|&base| Span::of(from, base)).collect();
+            spans.sort_unstable_by_key(|span| span.frame);
+            self.divide(from, &spans, |_, segments| spare(rehearsal, &segments));
+        }
+        Ok(())
+    }
+}
+
+/// Counts the requests of segments that this machine does not keep.
+fn spare(rehearsal: &Rehearsal, segments: &[Segment]) {
+    let fetched = segments.iter().filter(|segment| !segment.is_kept);
+    fetched.for_each(|segment| rehearsal.spare_get(segment.length));
+}
