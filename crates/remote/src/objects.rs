@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::found::{Found, compare};
 use crate::wire::{CALL, Call, Met, Shared, innermost};
-use crate::{Address, Requests};
+use crate::{Address, Prices, Requests};
 
 /// Bytes that are sent as one: between them others get their turn, and progress is noted.
 const PIECE: usize = 256 << 10;
@@ -52,6 +52,8 @@ pub struct ObjectStorage {
     pub(crate) single: Arc<dyn ObjectStore>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) address: Address,
+    /// The URL of the server, if it is not that of the service.
+    pub(crate) endpoint: Option<String>,
     /// How messages name the server.
     pub(crate) server: String,
     pub(crate) patience: Duration,
@@ -79,6 +81,12 @@ impl ObjectStorage {
     #[must_use]
     pub fn requests(&self) -> Requests {
         self.shared.counters.get()
+    }
+
+    /// Returns what the service charges, if that is known.
+    #[must_use]
+    pub fn prices(&self) -> Option<Prices> {
+        Prices::of(&self.address, self.endpoint.as_deref())
     }
 
     /// Returns the address.

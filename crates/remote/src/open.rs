@@ -190,6 +190,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         single,
         shared: connector.shared.clone(),
         address: address.clone(),
+        endpoint: address_used.endpoint().map(str::to_owned),
         server: address_used.endpoint().unwrap_or("the server").to_owned(),
         patience: options.patience,
     })
