@@ -137,6 +137,9 @@ pub(crate) struct BackupArgs {
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Stop once the requests have cost more than MONEY, such as 0.50: the next backup goes on from there
+    #[arg(long, value_name = "MONEY", value_parser = super::costs::money)]
+    pub(crate) max_cost: Option<f64>,
     /// Create the repository first if there is none
     #[arg(long)]
     pub(crate) init: bool,

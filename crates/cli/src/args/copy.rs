@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ibid_repo::{Compression, Similarity};
 
-use super::{SelectArgs, value};
+use super::{CostArgs, SelectArgs, value};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, conflicts_with_all = ["to_password_file", "to_password_command"])]
     pub(crate) to_unencrypted: bool,
     /// Show which snapshots would be copied, and copy nothing
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "estimate")]
     pub(crate) dry_run: bool,
     /// Compress at this level: auto, off, or 1 (fast) to 22 (small)
     #[arg(
@@ -68,6 +68,8 @@ pub(crate) struct CopyArgs {
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }

@@ -3,6 +3,7 @@
 
 mod backup;
 mod copy;
+mod costs;
 #[cfg(test)]
 mod help_lines;
 mod init;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 pub(crate) use backup::BackupArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy::CopyArgs;
+pub(crate) use costs::CostArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
@@ -386,7 +388,8 @@ every snapshot, and it makes sure that every chunk has a place. Only --read-data
 Examples:
   ibid check                           the structure: quick
   ibid check --read-data               every byte
-  ibid check --read-data=5%            a random 5% of the packs, at least one")]
+  ibid check --read-data=5%            a random 5% of the packs, at least one
+  ibid check --read-data --estimate    what a server would ask for that")]
 pub(crate) struct CheckArgs {
     /// Read and verify all data, or the data of a random SHARE of the packs
     #[arg(
@@ -402,6 +405,8 @@ pub(crate) struct CheckArgs {
     /// random]
     #[arg(long, value_name = "NUMBER", requires = "read_data")]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
 }
 
 #[derive(Debug, Args)]

@@ -29,6 +29,9 @@ pub(crate) struct NetworkArgs {
     /// Accept the certificates in this file, too (PEM)
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Take what a server charges from FILE, for --estimate and --max-cost [default: what this program knows]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) prices: Option<PathBuf>,
     /// Run this command in place of `ssh` for ssh://…
     #[arg(
         long,
@@ -60,6 +63,7 @@ impl NetworkArgs {
             limit_upload: self.limit_upload,
             limit_download: self.limit_download,
             ca_file: self.ca_file.clone(),
+            prices: self.prices.clone(),
             ssh: self.ssh.clone(),
             authority: self.authority.clone(),
             certificate: self.certificate.clone(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Address, SelectArgs, select};
+use super::{Address, CostArgs, SelectArgs, select};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct RestoreArgs {
     #[arg(long, value_name = "RULE", value_enum)]
     pub(crate) overwrite: Option<OverwriteRule>,
     /// Show what would be done, file by file, and do nothing
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "estimate")]
     pub(crate) dry_run: bool,
     /// Read every file back afterwards and compare
     #[arg(long)]
@@ -51,6 +51,8 @@ pub(crate) struct RestoreArgs {
     /// Read and write with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }

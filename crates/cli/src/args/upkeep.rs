@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ibid_repo::{KeepWithin, Limit};
 use ibid_terminal::value::{share, size};
 
-use super::SelectArgs;
+use super::{CostArgs, SelectArgs};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -34,17 +34,19 @@ pub(crate) struct ForgetArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "host,paths")]
     pub(crate) group_by: Vec<GroupName>,
     /// Show what would be kept and forgotten, and why, and do nothing
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "estimate")]
     pub(crate) dry_run: bool,
     /// Free at once what is no longer needed, as `ibid prune` does
     #[arg(long, conflicts_with = "undo")]
     pub(crate) prune: bool,
     /// Bring back forgotten snapshots that no prune has freed yet: these, or all
-    #[arg(long, conflicts_with = "Rules")]
+    #[arg(long, conflicts_with_all = ["Rules", "estimate"])]
     pub(crate) undo: bool,
     /// Do not ask, even if more than half of a group is forgotten
     #[arg(short, long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     /// Whether a profile gave the rules: there is no question, and only the loss of a whole group is refused.
@@ -112,7 +114,7 @@ pub(crate) struct PruneArgs {
     #[command(flatten)]
     pub(crate) limits: PruneLimits,
     /// Show what would be freed, read and written, and do nothing
-    #[arg(short = 'n', long, conflicts_with = "give_up_on")]
+    #[arg(short = 'n', long, conflicts_with_all = ["give_up_on", "estimate"])]
     pub(crate) dry_run: bool,
     /// End the session whose id begins so: its backup notices, and begins again
     #[arg(
@@ -125,6 +127,8 @@ pub(crate) struct PruneArgs {
     /// Trust that nothing else works in the repository meanwhile: wait for nothing, and refuse if a session is open
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) exclusive: bool,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
 }
 
 #[derive(Clone, Debug, Args)]

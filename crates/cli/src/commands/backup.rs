@@ -1,11 +1,13 @@
 //! `ibid backup`.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use ibid_repo::{BackupOptions, ChangedBlocks, Checkpoints, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use ibid_terminal::input::{self, PatientInput};
 
+use super::costs::{self, Costs, Meter};
 use super::open::{Context, Opened};
 use super::producer::Producer;
 use super::watch::Watch;
@@ -40,6 +42,8 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
             "--stdin-from-command needs a command after `--`, such as `-- pg_dump mill`".into(),
         ));
     }
+    let started = Instant::now();
+    let costs = Costs::limit(context, args.max_cost)?;
     let settings = args.init.then(|| std::mem::take(&mut args.settings));
     let mut options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
     if !from_command {
@@ -53,10 +57,12 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
         }
         None => context.open_to_store()?,
     };
+    costs.know(&opened)?;
     if !options.dry_run {
         sweep(context, &opened);
     }
-    let watch = Watch::start(Verb::Read, context.global.quiet)?;
+    let meter = costs.meter(context);
+    let watch = Watch::start_metered(Verb::Read, context.global.quiet, &meter)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let has_checkpoints = !from_command && stdin.is_none() && options.changed_blocks.is_none();
     let left = if has_checkpoints { FINISHED } else { LEFT };
@@ -76,7 +82,9 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     if let Some(producer) = producer {
         producer.end(&result, was_stopped)?;
     }
-    let summary = result.map_err(Failure::if_interrupted(left))?;
+    let summary = result.map_err(Failure::if_interrupted(left));
+    let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
+    costs::remember_rates(&opened, started);
     print::backup(&mut context.out, opened.about, &summary, &problems)?;
     Ok(
         if summary.counters.unreadable + summary.attributes_lost + summary.damaged_frames + summary.lost_packs > 0 {

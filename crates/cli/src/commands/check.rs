@@ -1,13 +1,15 @@
 //! `ibid check`.
 
 use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
 
 use ibid_repo::ReadData;
 
+use super::costs::{self, Costs, Meter};
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::CheckArgs;
-use crate::failure::{Outcome, Result};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
@@ -22,11 +24,24 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
             ReadData::Share { share, seed }
         }
     };
+    let started = Instant::now();
+    let costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
-    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    costs.know(&opened)?;
+    let goes_on = costs.begin(context, "check", &opened, |_, rehearsal| {
+        rehearsal.check(read)?;
+        Ok(())
+    })?;
+    if !goes_on {
+        return Ok(Outcome::Done);
+    }
+    let meter = costs.meter(context);
+    let watch = Watch::start_metered(Verb::Look, context.global.quiet, &meter)?;
     let result = opened.repository.watched_by(&watch.monitor).check(read);
     watch.finish();
-    let report = result?;
+    let report = result.map_err(Failure::if_interrupted("a check changes nothing"));
+    let report = report.map_err(|failure| Meter::explain(&meter, failure))?;
+    costs::remember_rates(&opened, started);
     print::check(&mut context.out, opened.about, &report, chosen_by)?;
     Ok(if report.is_clean() {
         Outcome::Done

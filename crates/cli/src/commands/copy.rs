@@ -1,10 +1,13 @@
 //! `ibid copy`.
 
+use std::time::Instant;
+
 use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
 use super::backup::sweep;
+use super::costs::{self, Costs, Meter};
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::{CopyArgs, PasswordArgs, Whose};
@@ -13,14 +16,19 @@ use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     let (source_memory, destination_memory) = shares(context.global.memory)?;
+    let started = Instant::now();
+    let costs = Costs::new(context, &args.costs)?;
     let source = context.open()?;
+    costs.know(&source)?;
     let (chosen, mut outcome) = chosen(&source, args)?;
     let there = destination(context, args);
-    let destination = match args.dry_run {
+    let changes_nothing = args.dry_run || args.costs.estimate;
+    let destination = match changes_nothing {
         true => there.open()?,
         false => there.open_to_store()?,
     };
-    if !args.dry_run {
+    costs.know(&destination)?;
+    if !changes_nothing {
         sweep(context, &destination);
     }
     let options = CopyOptions::default()
@@ -29,17 +37,29 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         .compression(args.compression)
         .similarity(args.similarity)
         .threads(args.threads.map(usize::from));
-    let watch = Watch::start(Verb::Look, context.global.quiet)?;
-    let from = source.repository.with_memory(source_memory)?.watched_by(&watch.monitor);
+    if costs.is_wanted() && !rehearsed(context, &costs, &source, &destination, &chosen, &options)? {
+        return Ok(outcome);
+    }
+    let meter = costs.meter(context);
+    let watch = Watch::start_metered(Verb::Look, context.global.quiet, &meter)?;
+    let from = source
+        .repository
+        .clone()
+        .with_memory(source_memory)?
+        .watched_by(&watch.monitor);
     let to = destination
         .repository
+        .clone()
         .with_memory(destination_memory)?
         .watched_by(&watch.monitor);
     let summary = from.copy_to(&to, &chosen, &options);
     watch.finish();
-    let summary = summary.map_err(Failure::if_interrupted(
-        "copies that were complete stay, and the next copy goes on from there",
-    ))?;
+    let left = "copies that were complete stay, and the next copy goes on from there";
+    let summary = summary.map_err(Failure::if_interrupted(left));
+    let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
+    for opened in [&source, &destination] {
+        costs::remember_rates(opened, started);
+    }
     print::copied(
         &mut context.out,
         source.about,
@@ -55,6 +75,25 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         outcome = Outcome::Partial;
     }
     Ok(outcome)
+}
+
+/// Estimates the copy. Returns whether to go on with it.
+fn rehearsed(
+    context: &mut Context,
+    costs: &Costs,
+    source: &Opened,
+    destination: &Opened,
+    chosen: &[SnapshotInfo],
+    options: &CopyOptions,
+) -> Result<bool> {
+    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+    let from = source.repository.rehearsing()?.watched_by(&watch.monitor);
+    let to = destination.repository.rehearsing()?.watched_by(&watch.monitor);
+    let copied = from.copy_to(&to, chosen, &options.clone().dry_run(true));
+    watch.finish();
+    copied?;
+    let estimated = costs.of(context, &[(source, &from), (destination, &to)]);
+    costs.end(context, "copy", source, &estimated)
 }
 
 /// Returns the shares of the source and of the destination in the memory. The destination searches for similar

@@ -7,6 +7,7 @@ use ibid_storage::ErrorKind;
 use ibid_terminal::escape;
 use ibid_terminal::number::counted;
 
+use super::costs::Costs;
 use super::open::{Context, Opened};
 use super::{PROGRAM, prune};
 use crate::args::{self, ForgetArgs, GroupName, RuleArgs};
@@ -18,7 +19,9 @@ use crate::print::{self, Forgotten, Pruned};
 const GAP_DAYS_MAX: i64 = 31;
 
 pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
+    let costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
+    costs.know(&opened)?;
     if args.undo {
         return undo(context, &opened, args);
     }
@@ -44,6 +47,17 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         keep_before_gaps(&groups)?;
     }
     groups.iter().for_each(print::forgotten_for_gap);
+    let options = prune::default_options();
+    let goes_on = costs.begin(context, "forget", &opened, |_, rehearsal| {
+        rehearsal.forget(&ids)?;
+        if args.prune {
+            rehearsal.prune(&options)?;
+        }
+        Ok(())
+    })?;
+    if !goes_on {
+        return Ok(Outcome::Done);
+    }
     let may_ask = !args.by_profile && !args.yes && !args.dry_run;
     if may_ask && by_rule && groups.iter().any(PolicyGroup::loses_most) {
         confirm(context, &groups, &ids)?;
@@ -56,11 +70,10 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         by_rule,
         dry_run: args.dry_run,
     };
-    let options = prune::default_options();
     let pruned = match (args.prune, args.dry_run) {
         (false, _) => Pruned::No,
         (true, true) => Pruned::Would(prune::estimate(context, &opened, &ids, &options)?),
-        (true, false) => Pruned::Done(prune::prune(context, &opened, &options)?),
+        (true, false) => Pruned::Done(prune::prune(context, &opened, &options, &costs)?),
     };
     print::forgotten(&mut context.out, opened.about, &forgotten, &pruned)?;
     Ok(match &pruned {

@@ -4,6 +4,7 @@ mod backup;
 mod cache;
 mod check;
 mod copy;
+mod costs;
 mod descendants;
 mod diff;
 mod dump;
@@ -35,6 +36,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub(crate) use costs::{Estimated, OfServer};
 use open::Context;
 pub(crate) use password::from_file as password_from_file;
 pub(crate) use place::{Servers, of_another_program};

@@ -63,7 +63,8 @@ impl Place {
         }
     }
 
-    fn requests(&self) -> Option<Requests> {
+    /// Returns what was asked of it, if it is no folder here.
+    pub(crate) fn requests(&self) -> Option<Requests> {
         match self {
             Place::Folder(_) => None,
             Place::Server(server) => Some(server.requests()),
@@ -77,6 +78,11 @@ impl Place {
 pub(crate) struct Servers(Rc<RefCell<Vec<Place>>>);
 
 impl Servers {
+    /// Returns all of them.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.0.borrow().clone()
+    }
+
     /// Returns what was asked of all of them, if there are any.
     pub(crate) fn requests(&self) -> Option<Requests> {
         let places = self.0.borrow();

@@ -1,7 +1,10 @@
 //! `ibid prune`.
 
+use std::time::Instant;
+
 use ibid_repo::{FileId, PruneEstimate, PruneOptions, PruneSummary};
 
+use super::costs::{self, Costs, Meter};
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::PruneArgs;
@@ -9,7 +12,10 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
+    let started = Instant::now();
+    let costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
+    costs.know(&opened)?;
     let mut options = PruneOptions::default()
         .max_unused(args.limits.max_unused)
         .max_repack(args.limits.max_repack)
@@ -22,7 +28,18 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
     options = options
         .give_up_on(given_up(&opened, &args.give_up_on)?)
         .exclusive(args.exclusive);
-    let summary = prune(context, &opened, &options)?;
+    let goes_on = costs.begin(context, "prune", &opened, |context, rehearsal| {
+        let summary = rehearsal.prune(&options)?;
+        if args.costs.estimate {
+            print::would_prune(&mut context.out, &summary.estimate)?;
+        }
+        Ok(())
+    })?;
+    if !goes_on {
+        return Ok(Outcome::Done);
+    }
+    let summary = prune(context, &opened, &options, &costs)?;
+    costs::remember_rates(&opened, started);
     print::pruned(&mut context.out, opened.about, &summary)?;
     Ok(outcome(&summary.estimate))
 }
@@ -41,11 +58,13 @@ pub(crate) fn default_options() -> PruneOptions {
 }
 
 /// Prunes, with progress.
-pub(crate) fn prune(context: &Context, opened: &Opened, options: &PruneOptions) -> Result<PruneSummary> {
-    let watch = Watch::start(Verb::Look, context.global.quiet)?;
+pub(crate) fn prune(context: &Context, opened: &Opened, options: &PruneOptions, costs: &Costs) -> Result<PruneSummary> {
+    let meter = costs.meter(context);
+    let watch = Watch::start_metered(Verb::Look, context.global.quiet, &meter)?;
     let summary = opened.repository.watched_by(&watch.monitor).prune(options);
     watch.finish();
-    summary.map_err(Failure::if_interrupted("the next prune goes on from there"))
+    let summary = summary.map_err(Failure::if_interrupted("the next prune goes on from there"));
+    summary.map_err(|failure| Meter::explain(&meter, failure))
 }
 
 /// Returns what a prune would do if these snapshots were forgotten, with progress.

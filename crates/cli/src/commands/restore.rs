@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ibid_repo::{Overwrite, RestoreOptions};
 
+use super::costs::{self, Costs, Meter};
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::{OverwriteRule, RestoreArgs};
@@ -12,7 +13,10 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Asked, Verb};
 
 pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
+    let started = Instant::now();
+    let costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
+    costs.know(&opened)?;
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
     let overwrite = match args.overwrite {
         None => Overwrite::Refuse,
@@ -28,8 +32,16 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         .keep_damaged(args.keep_damaged)
         .numeric_ids(args.numeric_ids)
         .threads(args.threads.map(usize::from));
-    let started = Instant::now();
-    let watch = Watch::start(Verb::Restore, context.global.quiet)?;
+    let goes_on = costs.begin(context, "restore", &opened, |_, rehearsal| {
+        let from = info.at(&args.address.path);
+        rehearsal.plan_restore(from, &args.destination, &options, |_, _| Ok(()))?;
+        Ok(())
+    })?;
+    if !goes_on {
+        return Ok(Outcome::Done);
+    }
+    let meter = costs.meter(context);
+    let watch = Watch::start_metered(Verb::Restore, context.global.quiet, &meter)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let from = info.at(&args.address.path);
     let result = if args.dry_run {
@@ -40,7 +52,9 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     };
     let problems = watch.finish();
     let left = "files restored so far are complete. To restore the rest, run it again with --overwrite if-changed";
-    let summary = result.map_err(Failure::if_interrupted(left))?;
+    let summary = result.map_err(Failure::if_interrupted(left));
+    let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
+    costs::remember_rates(&opened, started);
     let asked = Asked {
         dry_run: args.dry_run,
         verify: options.verify && !args.dry_run,

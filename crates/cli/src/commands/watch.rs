@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use ibid_repo::{Error, Monitor, Warning};
 use ibid_terminal::{Progress, State, Unit, on_stop_signal, path_text, reason};
 
+use super::costs::Meter;
 use crate::failure::{Failure, Result, advice};
 use crate::print::{self, Verb};
 
@@ -31,11 +32,16 @@ pub(crate) struct Watch {
 impl Watch {
     /// Starts without progress, for commands that print as they go.
     pub(crate) fn silent(verb: Verb) -> Result<Watch> {
+        Watch::metered(verb, None)
+    }
+
+    /// Starts without progress. Stops the operation once it has cost too much.
+    fn metered(verb: Verb, meter: Option<Meter>) -> Result<Watch> {
         let problems: Arc<Mutex<Vec<(PathBuf, String)>>> = Arc::default();
         let denied: Arc<AtomicBool> = Arc::default();
         let lost: Arc<AtomicU64> = Arc::default();
         let (noted, was_denied, lost_before) = (problems.clone(), denied.clone(), lost.clone());
-        let monitor = Arc::new(Monitor::new(move |warning| {
+        let monitor = Monitor::new(move |warning| {
             if is_of_chunk(&warning) && lost_before.fetch_add(1, Relaxed) >= LOST_NAMED_MAX {
                 return;
             }
@@ -47,7 +53,11 @@ impl Watch {
                     noted.push((path, problem));
                 }
             }
-        }));
+        });
+        let monitor = Arc::new(match meter {
+            Some(meter) => monitor.stopping_when(move || meter.is_over()),
+            None => monitor,
+        });
         let stopped = monitor.clone();
         on_stop_signal(move || stopped.cancel()).map_err(|error| {
             let (reason, advice) = (reason(&error), advice::allow_more());
@@ -65,7 +75,12 @@ impl Watch {
 
     /// Starts with progress, unless `quiet`.
     pub(crate) fn start(verb: Verb, quiet: bool) -> Result<Watch> {
-        let mut watch = Watch::silent(verb)?;
+        Watch::start_metered(verb, quiet, &None)
+    }
+
+    /// Starts with progress, unless `quiet`. Stops the operation once it has cost too much.
+    pub(crate) fn start_metered(verb: Verb, quiet: bool, meter: &Option<Meter>) -> Result<Watch> {
+        let mut watch = Watch::metered(verb, meter.clone())?;
         watch.show(Unit::Files, quiet);
         Ok(watch)
     }

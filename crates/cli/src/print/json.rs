@@ -40,24 +40,14 @@ impl<'a, T> Document<'a, T> {
 
     /// Adds what servers were asked.
     pub(crate) fn with(mut self, requests: Option<Requests>) -> Self {
-        self.requests = requests.map(|requests| JsonRequests {
-            put: requests.put,
-            get: requests.get,
-            head: requests.head,
-            list: requests.list,
-            delete: requests.delete,
-            other: requests.other,
-            again: requests.again,
-            sent_bytes: requests.sent_bytes,
-            received_bytes: requests.received_bytes,
-        });
+        self.requests = requests.map(JsonRequests::new);
         self
     }
 }
 
 /// What servers were asked.
 #[derive(Serialize)]
-struct JsonRequests {
+pub(super) struct JsonRequests {
     put: u64,
     get: u64,
     head: u64,
@@ -67,6 +57,22 @@ struct JsonRequests {
     again: u64,
     sent_bytes: u64,
     received_bytes: u64,
+}
+
+impl JsonRequests {
+    pub(super) fn new(requests: Requests) -> JsonRequests {
+        JsonRequests {
+            put: requests.put,
+            get: requests.get,
+            head: requests.head,
+            list: requests.list,
+            delete: requests.delete,
+            other: requests.other,
+            again: requests.again,
+            sent_bytes: requests.sent_bytes,
+            received_bytes: requests.received_bytes,
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -8,6 +8,7 @@ mod backup;
 mod cache;
 mod check;
 mod copy;
+mod costs;
 mod diff;
 mod find;
 mod init;
@@ -37,6 +38,7 @@ pub(crate) use backup::backup;
 pub(crate) use cache::{cache_cleared, cache_stats};
 pub(crate) use check::check;
 pub(crate) use copy::copied;
+pub(crate) use costs::{costs, money, requests_text};
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 use ibid_format::FileId;
@@ -68,7 +70,7 @@ pub(crate) use talk::{
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
-pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions};
+pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions, would_prune};
 
 use crate::commands::Servers;
 

@@ -260,6 +260,14 @@ pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstima
     text_would(out, estimate)
 }
 
+/// Prints what a prune would do, before what that costs.
+pub(crate) fn would_prune(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+    match out.json {
+        true => Ok(()),
+        false => text_would(out, estimate),
+    }
+}
+
 fn text_would(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
     out.line(format!(
         "would free     {}  {} deleted, {} written anew",

@@ -20,10 +20,11 @@ use crate::commands::of_another_program;
 use crate::failure::{Failure, Result};
 
 /// Arguments that say what one run does, and have no place in a profile, by their ids.
-const FOR_ONE_RUN: [&str; 20] = [
+const FOR_ONE_RUN: [&str; 21] = [
     "changed_blocks",
     "config",
     "dry_run",
+    "estimate",
     "force",
     "give_up_on",
     "help",

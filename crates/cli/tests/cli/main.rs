@@ -4,6 +4,7 @@ mod asking;
 mod blocks;
 mod caching;
 mod copying;
+mod costs;
 mod documents;
 mod hosts;
 mod images;

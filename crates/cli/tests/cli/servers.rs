@@ -8,13 +8,13 @@ use crate::support::{CHEAP, Home, Ran, noise, run};
 use crate::tables::Tables;
 
 /// A home whose repository is with a server of its own.
-struct Remote {
-    server: Server,
-    home: Home,
+pub(crate) struct Remote {
+    pub(crate) server: Server,
+    pub(crate) home: Home,
 }
 
 impl Remote {
-    fn new() -> Remote {
+    pub(crate) fn new() -> Remote {
         Remote::with(Traits::default())
     }
 
@@ -26,7 +26,7 @@ impl Remote {
     }
 
     /// Runs a command in the repository `place`, a bucket and a prefix.
-    fn run_in(&self, place: &str, arguments: &[&str]) -> Ran {
+    pub(crate) fn run_in(&self, place: &str, arguments: &[&str]) -> Ran {
         let mut command = self.home.ibid(arguments);
         command
             .env("IBID_REPO", format!("s3://{place}"))
@@ -36,30 +36,30 @@ impl Remote {
         run(&mut command)
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.run_in("bucket/home", arguments)
     }
 
     #[track_caller]
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
         ran.out
     }
 
     #[track_caller]
-    fn init(&self) {
+    pub(crate) fn init(&self) {
         self.ok(&["init", CHEAP[0], CHEAP[1]]);
     }
 
     #[track_caller]
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
     }
 
     /// Asserts that a snapshot restores to the tree.
     #[track_caller]
-    fn restores(&self, snapshot: &str, tree: &str) {
+    pub(crate) fn restores(&self, snapshot: &str, tree: &str) {
         let _ = std::fs::remove_dir_all(self.home.path("out"));
         let within = format!("{snapshot}:{}", self.home.path(tree).display());
         self.ok(&["restore", &within, "out", "--verify"]);
