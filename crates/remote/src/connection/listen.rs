@@ -25,7 +25,7 @@ use super::server::{Neighbours, serve_beside};
 use super::serving::{ListenOptions, OpenStorage, ServeError};
 
 /// Connections that have yet to agree on how to encrypt.
-const STRANGERS_MAX: usize = 32;
+const HANDSHAKES_MAX: usize = 32;
 /// How long they may take for it, and then for their greeting.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
 /// Connections with one certificate.
@@ -36,7 +36,7 @@ const GREETING_MIN: usize = 9;
 const UNREAD_MAX: Duration = Duration::from_secs(300);
 /// How long it is waited for clients to end when the server is stopped, and for one to read why it is refused.
 const STOP_MAX: Duration = Duration::from_secs(10);
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of a window, at least and at most.
 const WINDOWS: std::ops::RangeInclusive<u64> = 1 << 16..=128 << 20;
@@ -73,13 +73,13 @@ pub fn listen(
     listener.set_nonblocking(true)?;
     // Windows count twice: for what comes, and for what is read.
     let part = options.memory / 4;
-    let house = House {
+    let server = Listening {
         tls,
         open,
         options,
         stop,
         told,
-        guests: Mutex::default(),
+        connections: Mutex::default(),
         left: Condvar::new(),
         windows: part,
         coming: Arc::new(Budget::new(part, usize::MAX)),
@@ -90,17 +90,17 @@ pub fn listen(
             let Some((stream, peer)) = next(listener, stop) else {
                 break;
             };
-            let house = &house;
-            house.let_in(number, &stream);
+            let server = &server;
+            server.add_handshake(number, &stream);
             let spawned = Builder::new().spawn_scoped(scope, move || {
-                house.receive(number, stream, peer);
-                house.see_off(number);
+                server.receive(number, stream, peer);
+                server.forget(number);
             });
             if spawned.is_err() {
-                house.see_off(number);
+                server.forget(number);
             }
         }
-        house.close();
+        server.close();
     });
     Ok(())
 }
@@ -124,13 +124,13 @@ fn next(listener: &TcpListener, stop: &AtomicBool) -> Option<(TcpStream, SocketA
     None
 }
 
-struct House<'s> {
+struct Listening<'s> {
     tls: &'s MutualTls,
     open: &'s OpenStorage<'s>,
     options: &'s ListenOptions,
     stop: &'s AtomicBool,
     told: &'s (dyn Fn(SocketAddr, String) + Sync),
-    guests: Mutex<Guests>,
+    connections: Mutex<Connections>,
     left: Condvar,
     /// Bytes of all windows together.
     windows: u64,
@@ -139,59 +139,59 @@ struct House<'s> {
 }
 
 #[derive(Default)]
-struct Guests {
+struct Connections {
     /// Those that have yet to agree on how to encrypt, the oldest first.
-    strangers: VecDeque<(u64, TcpStream)>,
-    clients: HashMap<u64, Guest>,
+    handshakes: VecDeque<(u64, TcpStream)>,
+    clients: HashMap<u64, Client>,
     /// Bytes of the windows that are given.
     windows: u64,
 }
 
-struct Guest {
+struct Client {
     certificate: Vec<u8>,
     window: u64,
     ending: Arc<Ending>,
 }
 
-impl House<'_> {
-    fn guests(&self) -> MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+impl Listening<'_> {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a stranger; the oldest one gives way if there are too many.
-    fn let_in(&self, number: u64, stream: &TcpStream) {
+    /// Notes a connection that begins; the oldest one gives way if there are too many.
+    fn add_handshake(&self, number: u64, stream: &TcpStream) {
         let Ok(stream) = stream.try_clone() else { return };
-        let mut guests = self.guests();
-        guests.strangers.push_back((number, stream));
-        if guests.strangers.len() > STRANGERS_MAX
-            && let Some((_, oldest)) = guests.strangers.pop_front()
+        let mut connections = self.connections();
+        connections.handshakes.push_back((number, stream));
+        if connections.handshakes.len() > HANDSHAKES_MAX
+            && let Some((_, oldest)) = connections.handshakes.pop_front()
         {
             let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 
-    /// Forgets a guest that has left.
-    fn see_off(&self, number: u64) {
-        let mut guests = self.guests();
-        guests.strangers.retain(|(of, _)| *of != number);
-        if let Some(guest) = guests.clients.remove(&number) {
-            guests.windows -= guest.window;
+    /// Forgets a connection that has ended.
+    fn forget(&self, number: u64) {
+        let mut connections = self.connections();
+        connections.handshakes.retain(|(of, _)| *of != number);
+        if let Some(client) = connections.clients.remove(&number) {
+            connections.windows -= client.window;
         }
-        drop(guests);
+        drop(connections);
         self.left.notify_all();
     }
 
     /// Answers a client, from its first byte to its last.
     fn receive(&self, number: u64, stream: TcpStream, peer: SocketAddr) {
         let Ok(raw) = stream.try_clone() else { return };
-        if let Err(why) = self.welcome(number, stream) {
+        if let Err(why) = self.answer(number, stream) {
             (self.told)(peer, why);
             // If unread bytes were left, the client might not get to read why.
-            say_farewell(raw, self.stop);
+            drain(raw, self.stop);
         }
     }
 
-    fn welcome(&self, number: u64, stream: TcpStream) -> Result<(), String> {
+    fn answer(&self, number: u64, stream: TcpStream) -> Result<(), String> {
         let system = |error: io::Error| reason(&error);
         stream.set_nonblocking(false).map_err(system)?;
         stream.set_nodelay(true).map_err(system)?;
@@ -224,15 +224,18 @@ impl House<'_> {
 
     /// Takes in a client that has shown its certificate; returns its window.
     fn admit(&self, number: u64, certificate: Vec<u8>, ending: &Arc<Ending>) -> Result<u64, String> {
-        let mut guests = self.guests();
+        let mut connections = self.connections();
         if self.stop.load(Relaxed) {
             return Err("the server is being stopped".to_owned());
         }
         let most = self.options.clients_max;
-        if guests.clients.len() >= most {
+        if connections.clients.len() >= most {
             return Err(format!("the server has {most} clients, as many as it takes at once"));
         }
-        let of_same = guests.clients.values().filter(|guest| guest.certificate == certificate);
+        let of_same = connections
+            .clients
+            .values()
+            .filter(|client| client.certificate == certificate);
         if of_same.count() >= SAME_MAX {
             return Err(format!(
                 "there are {SAME_MAX} connections with this certificate, as many as may be at once"
@@ -240,15 +243,15 @@ impl House<'_> {
         }
         // Room for the least window of all that may still come, and half of what is left for this one.
         let least = (self.windows / 2 / most.max(1) as u64).max(*WINDOWS.start());
-        let reserved = least * (most - guests.clients.len()) as u64;
-        let free = self.windows.saturating_sub(guests.windows + reserved);
+        let reserved = least * (most - connections.clients.len()) as u64;
+        let free = self.windows.saturating_sub(connections.windows + reserved);
         let window = (least + free / 2).min(*WINDOWS.end());
-        guests.strangers.retain(|(of, _)| *of != number);
-        guests.windows += window;
+        connections.handshakes.retain(|(of, _)| *of != number);
+        connections.windows += window;
         let ending = ending.clone();
-        guests.clients.insert(
+        connections.clients.insert(
             number,
-            Guest {
+            Client {
                 certificate,
                 window,
                 ending,
@@ -282,16 +285,22 @@ impl House<'_> {
     /// Ends all connections: first what comes, so that what has come is stored, and then all.
     fn close(&self) {
         let until = Instant::now() + STOP_MAX;
-        let mut guests = self.guests();
-        guests.clients.values().for_each(|guest| guest.ending.end_reading());
-        while !guests.clients.is_empty() {
+        let mut connections = self.connections();
+        connections
+            .clients
+            .values()
+            .for_each(|client| client.ending.end_reading());
+        while !connections.clients.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                guests.clients.values().for_each(|guest| drop(guest.ending.end()));
+                connections
+                    .clients
+                    .values()
+                    .for_each(|client| drop(client.ending.end()));
                 return;
             }
-            let waited = self.left.wait_timeout(guests, left);
-            guests = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.left.wait_timeout(connections, left);
+            connections = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -339,11 +348,11 @@ fn say_busy(writer: Writer, why: &str) {
 }
 
 /// Reads what a client still sends, until it closes the connection.
-fn say_farewell(mut stream: TcpStream, stop: &AtomicBool) {
+fn drain(mut stream: TcpStream, stop: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(LOOK_EVERY));
     let (begun, mut bytes) = (Instant::now(), [0; 4096]);
-    while begun.elapsed() < FAREWELL_MAX && !stop.load(Relaxed) {
+    while begun.elapsed() < DRAIN_MAX && !stop.load(Relaxed) {
         match stream.read(&mut bytes) {
             Ok(0) => return,
             Ok(_) => {}
