@@ -117,6 +117,18 @@ impl Server {
         self.objects.get(bucket, key).map(|bytes| bytes.to_vec())
     }
 
+    /// Returns the class of storage that an object was stored with.
+    #[must_use]
+    pub fn storage_class(&self, bucket: &str, key: &str) -> Option<String> {
+        self.objects.class(bucket, key)
+    }
+
+    /// Moves an object to another class of storage, as a rule of the bucket may do. In `GLACIER` and `DEEP_ARCHIVE` it
+    /// can't be read.
+    pub fn set_storage_class(&self, bucket: &str, key: &str, class: &str) {
+        self.objects.set_class(bucket, key, class);
+    }
+
     /// Stores an object in place of another, or deletes it, as someone else may do.
     pub fn set(&self, bucket: &str, key: &str, bytes: Option<Vec<u8>>) {
         self.objects.set(bucket, key, bytes);

@@ -41,6 +41,7 @@ struct Stored {
     bytes: Bytes,
     modified: Timestamp,
     tag: String,
+    class: Option<String>,
 }
 
 type Buckets = BTreeMap<(String, String), Stored>;
@@ -76,8 +77,18 @@ impl Objects {
     pub(crate) fn set(&self, bucket: &str, key: &str, bytes: Option<Vec<u8>>) {
         let name = (bucket.to_owned(), key.to_owned());
         match bytes {
-            Some(bytes) => drop(self.lock().insert(name, stored(bytes.into()))),
+            Some(bytes) => drop(self.lock().insert(name, stored(bytes.into(), None))),
             None => drop(self.lock().remove(&name)),
+        }
+    }
+
+    pub(crate) fn class(&self, bucket: &str, key: &str) -> Option<String> {
+        self.find(bucket, key)?.class
+    }
+
+    pub(crate) fn set_class(&self, bucket: &str, key: &str, class: &str) {
+        if let Some(stored) = self.lock().get_mut(&(bucket.to_owned(), key.to_owned())) {
+            stored.class = Some(class.to_owned());
         }
     }
 
@@ -99,13 +110,14 @@ fn there(bucket: &str) -> S3Result<()> {
     }
 }
 
-fn stored(bytes: Bytes) -> Stored {
+fn stored(bytes: Bytes, class: Option<String>) -> Stored {
     use std::hash::{BuildHasher, RandomState};
     Stored {
         bytes,
         modified: Timestamp::from(SystemTime::now()),
         // Another one for each put.
         tag: format!("{:016x}", RandomState::new().hash_one(0)),
+        class,
     }
 }
 
@@ -129,7 +141,8 @@ impl S3 for Objects {
                 bytes.extend_from_slice(&piece.map_err(|_| s3_error!(IncompleteBody))?);
             }
         }
-        let stored = stored(bytes.into());
+        let class = input.storage_class.map(|class| class.as_str().to_owned());
+        let stored = stored(bytes.into(), class);
         let tag = stored.tag.clone();
         let mut buckets = self.lock();
         let name = (input.bucket, input.key);
@@ -150,6 +163,12 @@ impl S3 for Objects {
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
         let input = request.input;
         let stored = self.wanted(&input.bucket, &input.key)?;
+        if matches!(stored.class.as_deref(), Some("GLACIER" | "DEEP_ARCHIVE")) {
+            return Err(s3_error!(
+                InvalidObjectState,
+                "The operation is not valid for the object's storage class"
+            ));
+        }
         let whole = stored.bytes.len();
         let range = input.range.map(|range| range.check(whole as u64)).transpose();
         let range = range.map_err(|_| s3_error!(InvalidRange))?;

@@ -71,6 +71,7 @@ pub struct Address {
     endpoint: Option<String>,
     region: Option<String>,
     addressing: Option<Addressing>,
+    storage_class: Option<String>,
 }
 
 /// Why a text is no [`Address`].
@@ -100,7 +101,7 @@ pub enum AddressError {
         why: String,
     },
     /// An unknown option after the question mark.
-    #[error("{found:?} is no option of an address. There are endpoint, region and addressing")]
+    #[error("{found:?} is no option of an address. There are endpoint, region, addressing and storage-class")]
     Option {
         /// The option.
         found: String,
@@ -165,6 +166,24 @@ impl Address {
         self.addressing
     }
 
+    /// Returns the class of storage in which packs with data of files are kept, if one is given.
+    #[must_use]
+    pub fn storage_class(&self) -> Option<&str> {
+        self.storage_class.as_deref()
+    }
+
+    /// Sets the class of storage of [data](ibid_storage::Storage::put_data), if the address names none: what the
+    /// service calls it, such as `STANDARD_IA` or `GLACIER_IR`, or in Azure the access tier.
+    ///
+    /// # Errors
+    /// If it is no name of a class, or one of an archive, whose objects can't be read at once.
+    pub fn or_storage_class(mut self, class: Option<&str>) -> Result<Self, AddressError> {
+        if let (None, Some(class)) = (&self.storage_class, class) {
+            self.storage_class = Some(checked_class(self.service, class)?);
+        }
+        Ok(self)
+    }
+
     /// Sets the server, as in `https://s3.example.org` or `http://localhost:9000`, if the address names none.
     ///
     /// # Errors
@@ -196,6 +215,27 @@ fn service_of(text: &str) -> Option<(Service, &str)> {
         let rest = text.strip_prefix(service.scheme())?.strip_prefix("://")?;
         Some((service, rest))
     })
+}
+
+/// Classes whose objects must be brought back before they are read.
+const ARCHIVES: [(Service, &str); 3] = [
+    (Service::S3, "GLACIER"),
+    (Service::S3, "DEEP_ARCHIVE"),
+    (Service::Azure, "ARCHIVE"),
+];
+
+fn checked_class(service: Service, text: &str) -> Result<String, AddressError> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    let is_class = !text.is_empty() && text.len() <= 32 && text.bytes().all(is_name);
+    let is_archive = |(of, name): &(Service, &str)| *of == service && name.eq_ignore_ascii_case(text);
+    match is_class && !ARCHIVES.iter().any(is_archive) {
+        true => Ok(text.to_owned()),
+        false => Err(AddressError::Value {
+            option: "storage-class",
+            expected: "a class whose objects can be read at once, such as STANDARD_IA or GLACIER_IR",
+            found: text.to_owned(),
+        }),
+    }
 }
 
 fn checked_endpoint(text: &str) -> Result<String, AddressError> {
@@ -240,12 +280,14 @@ impl FromStr for Address {
             endpoint: None,
             region: None,
             addressing: None,
+            storage_class: None,
         };
         for option in options.into_iter().flat_map(|options| options.split('&')) {
             match option.split_once('=') {
                 Some(("endpoint", value)) => address.endpoint = Some(checked_endpoint(value)?),
                 Some(("region", value)) => address.region = Some(value.to_owned()),
                 Some(("addressing", value)) => address.addressing = Some(value.parse()?),
+                Some(("storage-class", value)) => address = address.or_storage_class(Some(value))?,
                 _ => {
                     return Err(AddressError::Option {
                         found: option.to_owned(),
@@ -271,6 +313,7 @@ impl fmt::Display for Address {
             ("endpoint", self.endpoint.as_deref()),
             ("region", self.region.as_deref()),
             ("addressing", addressing),
+            ("storage-class", self.storage_class.as_deref()),
         ];
         let given = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
         for (at, (name, value)) in given.enumerate() {

@@ -12,7 +12,8 @@ use futures_util::stream::{self, BoxStream};
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    Attribute, Attributes, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
+    PutOptions, PutPayload,
 };
 use tokio::runtime::Runtime;
 
@@ -112,6 +113,52 @@ impl ObjectStorage {
         some.collect()
     }
 
+    /// Stores an object, in this class of storage.
+    fn put_in(&self, class: Option<&str>, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        let path = self.path(name.as_str());
+        let payload = payload(parts);
+        let class = class.map(|class| (Attribute::StorageClass, class.to_owned()));
+        let attributes: Attributes = class.into_iter().collect();
+        let call: Arc<Call> = Arc::default();
+        let begun = Instant::now();
+        let mut pause = PAUSE_FIRST;
+        // Whether a request may have stored the object though no answer said so.
+        let mut in_doubt = false;
+        let exists = || Error::new(ErrorKind::AlreadyExists, Operation::Put, Some(name), self.location());
+        loop {
+            let options = PutOptions {
+                mode: PutMode::Create,
+                attributes: attributes.clone(),
+                ..PutOptions::default()
+            };
+            let put = self.run(&call, self.single.put_opts(&path, payload.clone(), options));
+            let Err(error) = put else { return Ok(()) };
+            let last = call.last();
+            match last {
+                Some(Met::Status(409 | 412 | 304)) => {
+                    // 409 may also mean that another put of this name is not yet decided.
+                    if matches!(last, Some(Met::Status(409))) || in_doubt {
+                        match compare(self, name, parts)? {
+                            Found::These if in_doubt => return Ok(()),
+                            Found::These | Found::Others => return Err(exists()),
+                            Found::Nothing => {}
+                        }
+                    } else {
+                        return Err(exists());
+                    }
+                }
+                Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => in_doubt = true,
+                Some(Met::Nothing { unsent, hopeless, .. }) if !hopeless => in_doubt |= !unsent,
+                _ => return Err(self.fail(Operation::Put, Some(name), &call, error)),
+            }
+            if begun.elapsed() + pause > self.patience {
+                return Err(self.fail(Operation::Put, Some(name), &call, error));
+            }
+            std::thread::sleep(pause);
+            pause = next_pause(pause);
+        }
+    }
+
     /// Returns a key without the prefix.
     fn inside<'k>(&self, key: &'k Path) -> Option<&'k str> {
         match self.address.prefix() {
@@ -156,6 +203,11 @@ impl ObjectStorage {
                     (404, _) => return (ErrorKind::NotFound, "there is no such object".into()),
                     (_, "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity") | (507, _) => {
                         ErrorKind::NoSpace
+                    }
+                    (_, "InvalidObjectState") => {
+                        let found = "the object is in an archive, and can't be read before it was restored there: do \
+                                     that with the tools of the service, and run this again";
+                        return (ErrorKind::Io, found.to_owned());
                     }
                     (401 | 403, _) | (_, "ExpiredToken" | "InvalidToken" | "InvalidAccessKeyId") => {
                         ErrorKind::PermissionDenied
@@ -310,45 +362,11 @@ fn payload(parts: &[&[u8]]) -> PutPayload {
 
 impl Storage for ObjectStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
-        let path = self.path(name.as_str());
-        let payload = payload(parts);
-        let call: Arc<Call> = Arc::default();
-        let begun = Instant::now();
-        let mut pause = PAUSE_FIRST;
-        // Whether a request may have stored the object though no answer said so.
-        let mut in_doubt = false;
-        let exists = || Error::new(ErrorKind::AlreadyExists, Operation::Put, Some(name), self.location());
-        loop {
-            let options = PutOptions {
-                mode: PutMode::Create,
-                ..PutOptions::default()
-            };
-            let put = self.run(&call, self.single.put_opts(&path, payload.clone(), options));
-            let Err(error) = put else { return Ok(()) };
-            let last = call.last();
-            match last {
-                Some(Met::Status(409 | 412 | 304)) => {
-                    // 409 may also mean that another put of this name is not yet decided.
-                    if matches!(last, Some(Met::Status(409))) || in_doubt {
-                        match compare(self, name, parts)? {
-                            Found::These if in_doubt => return Ok(()),
-                            Found::These | Found::Others => return Err(exists()),
-                            Found::Nothing => {}
-                        }
-                    } else {
-                        return Err(exists());
-                    }
-                }
-                Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => in_doubt = true,
-                Some(Met::Nothing { unsent, hopeless, .. }) if !hopeless => in_doubt |= !unsent,
-                _ => return Err(self.fail(Operation::Put, Some(name), &call, error)),
-            }
-            if begun.elapsed() + pause > self.patience {
-                return Err(self.fail(Operation::Put, Some(name), &call, error));
-            }
-            std::thread::sleep(pause);
-            pause = next_pause(pause);
-        }
+        self.put_in(None, name, parts)
+    }
+
+    fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.put_in(self.address.storage_class(), name, parts)
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {

@@ -101,6 +101,16 @@ impl Files {
         }
     }
 
+    /// Stores a pack. One with data may be kept where that costs less.
+    pub(crate) fn put_pack(&self, kind: PackKind, id: FileId, bytes: &[u8]) -> Result<()> {
+        let name = name_in(folder::PACKS, id);
+        match kind {
+            PackKind::Metadata => self.storage.put(&name, &[bytes])?,
+            PackKind::Data => self.storage.put_data(&name, &[bytes])?,
+        }
+        Ok(())
+    }
+
     /// Keeps a pack that was just stored.
     pub(crate) fn keep_pack(&self, kind: PackKind, id: FileId, bytes: &[u8]) {
         match (kind, &self.copies, &self.parts) {

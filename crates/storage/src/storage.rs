@@ -37,6 +37,15 @@ pub trait Storage: Send + Sync {
     /// After any other error nothing or the whole object is there; the call can be repeated.
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 
+    /// Stores a new object that is seldom read and mostly large, as [`put`](Storage::put). A storage may keep it where
+    /// that costs less, as long as it can be read at once. By default it is as any other.
+    ///
+    /// # Errors
+    /// As [`put`](Storage::put).
+    fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.put(name, parts)
+    }
+
     /// Returns the whole object.
     ///
     /// # Errors
@@ -151,6 +160,9 @@ macro_rules! forward {
         impl<S: Storage + ?Sized> Storage for $pointer {
             fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
                 (**self).put(name, parts)
+            }
+            fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+                (**self).put_data(name, parts)
             }
             fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
                 (**self).get(name, limit)

@@ -20,6 +20,9 @@ pub(crate) struct NetworkArgs {
     /// Name the bucket to the server in the path of URLs, or as a part of the host: path, virtual
     #[arg(long, global = true, value_name = "HOW", hide_short_help = true, add = complete::words(&["path", "virtual"]))]
     pub(crate) addressing: Option<Addressing>,
+    /// Keep packs with data of files in this class of storage, as the service calls it: STANDARD_IA, GLACIER_IR, Cool
+    #[arg(long, global = true, value_name = "CLASS", hide_short_help = true)]
+    pub(crate) storage_class: Option<String>,
     /// Limit what is sent, bytes per second
     #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) limit_upload: Option<u64>,

@@ -139,7 +139,9 @@ pub(crate) fn address(path: &Path, network: &NetworkArgs) -> Result<Option<Elsew
     Ok(Some(Elsewhere::Server(
         address
             .or_region(network.region.as_deref())
-            .or_addressing(network.addressing),
+            .or_addressing(network.addressing)
+            .or_storage_class(network.storage_class.as_deref())
+            .map_err(usage)?,
     )))
 }
 

@@ -121,6 +121,38 @@ fn everything_works_with_a_server() {
 }
 
 #[test]
+fn only_packs_with_data_are_in_another_class_of_storage() {
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/file", noise(300_000, 1));
+    remote.ok(&["backup", "tree", "--storage-class", "STANDARD_IA", "--cached-data", "0"]);
+    let class = |key: &String| remote.server.storage_class("bucket", key);
+    let keys = remote.server.keys("bucket");
+    let (data, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| class(key).is_some());
+    assert_eq!(data.len(), 1, "{data:?}");
+    assert!(data[0].starts_with("home/packs/"), "{data:?}");
+    assert_eq!(class(&data[0]).as_deref(), Some("STANDARD_IA"));
+    assert!(
+        others.iter().any(|key| key.starts_with("home/packs/")),
+        "trees are as any object: {others:?}"
+    );
+    remote.restores("latest", "tree");
+    let refused = remote.run(&["backup", "tree", "--storage-class", "GLACIER"]);
+    assert!(
+        refused.code == 2 && refused.err.contains("can be read at once"),
+        "{refused:?}"
+    );
+    // A rule of the bucket has moved the pack to an archive.
+    remote.server.set_storage_class("bucket", &data[0], "GLACIER");
+    let _ = std::fs::remove_dir_all(remote.home.path("out"));
+    let archived = remote.run(&["restore", "latest", "out"]);
+    assert!(
+        archived.code == 3 && archived.err.contains("is in an archive"),
+        "{archived:?}"
+    );
+}
+
+#[test]
 fn two_that_create_one_repository_have_the_same_and_another_is_not_touched() {
     let remote = Remote::new();
     remote.init();

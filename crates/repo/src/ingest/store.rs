@@ -11,7 +11,7 @@ use super::checkpoints::{CheckpointDue, LastCheckpoint};
 use super::compress::{EncodedFrame, FrameBuffers};
 use super::job::Job;
 use crate::index::{Unlisted, each_unlisted};
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::new_id;
 use crate::threads::{Receiver, Sender, wait};
 use crate::{Error, ProgressCounters, Result};
 
@@ -346,10 +346,9 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<Upload>) {
             && let Err(error) = job
                 .repository
                 .files
-                .storage
-                .put(&name_in(folder::PACKS, due.summary.id), &[&due.bytes])
+                .put_pack(due.summary.kind, due.summary.id, &due.bytes)
         {
-            stored.fail(error.into());
+            stored.fail(error);
             return;
         }
         if !job.options.dry_run {

@@ -279,7 +279,7 @@ impl Moving<'_> {
                 let from = pack.frames.last().map_or(0, |frame| frame.offset + frame.sealed);
                 rehearsal.put_pack(&name, &bytes, from.into());
             }
-            _ => files.storage.put(&name, &[&bytes])?,
+            _ => files.put_pack(pack.kind, pack.id, &bytes)?,
         }
         files.keep_pack(pack.kind, pack.id, &bytes);
         self.summary.packs_written += 1;

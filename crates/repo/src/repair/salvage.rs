@@ -130,8 +130,7 @@ impl Repairing<'_> {
     /// Stores a new pack.
     fn store(&mut self, salvage: &mut Salvage, pack: PackBuilder) -> Result<()> {
         let (bytes, summary) = pack.finish();
-        let name = name_in(folder::PACKS, summary.id);
-        self.repository.files.storage.put(&name, &[&bytes])?;
+        self.repository.files.put_pack(summary.kind, summary.id, &bytes)?;
         self.report.written += bytes.len() as u64;
         self.add_unlisted(salvage, summary)
     }
