@@ -167,6 +167,37 @@ pub enum Error {
         /// What the file says.
         found: bool,
     },
+    /// The keys are those of a writer, and only keepers can open it.
+    #[error("{kind} opens with a password of the repository, not with the key of a writer")]
+    WriteOnly {
+        /// What was sealed.
+        kind: SealKind,
+    },
+    /// A file of a writer was not signed by it, or has changed since.
+    #[error("the signature of {kind}, {file}, is not valid: the writer did not store it as it is")]
+    Signature {
+        /// What it should be.
+        kind: FileKind,
+        /// The file, zeros for `config`.
+        file: FileId,
+    },
+    /// A writer has signed a file of a kind that counts only if keepers sign it.
+    #[error("{kind}, {file}, is signed by the writer; only those with a password may store one")]
+    Signer {
+        /// What it is.
+        kind: FileKind,
+        /// The file, zeros for `config`.
+        file: FileId,
+    },
+    /// Something of a writer was asked of keys that are not for a writer's files.
+    #[error("these are not the keys of a writer's files")]
+    NotAWriters,
+    /// A text that is no key of a writer.
+    #[error("not the key of a writer: {fault}")]
+    WriterKey {
+        /// What is wrong with it.
+        fault: &'static str,
+    },
     /// The password does not open this key slot.
     #[error("the password does not open this key")]
     WrongPassword,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 use crate::seal::{self, NONCE, Place};
+use crate::writer::{Lookup, Parties};
 use crate::{ChunkId, Error, FileId, FileKind, SealKind, random};
 
 /// The 32 random bytes from which every key of a repository is derived. Erased from memory when
@@ -109,6 +110,8 @@ struct Inner {
     checkpoint: [u8; 32],
     records: [u8; 32],
     run: [u8; 32],
+    /// For the files of a writer: who signs, and the keys of files that the writer does not open.
+    parties: Option<Parties>,
 }
 
 /// Computes the id of a chunk whose bytes come in parts: see [`Keys::chunk_hasher`].
@@ -178,13 +181,34 @@ impl Keys {
     #[doc(hidden)]
     pub fn with_example_nonces(&self) -> Keys {
         let chunk_key = ChunkKey(self.0.chunk_id);
-        Keys::derive(
+        let keys = Keys::derive(
             self.0.repository,
             &self.0.master,
             self.0.encrypted,
             Nonces::Place,
             Some(&chunk_key),
-        )
+        );
+        match self.parties() {
+            Some(parties) => keys.with_parties(parties.with_example_run()),
+            None => keys,
+        }
+    }
+
+    /// Returns the same keys for files of a writer. No other clone of them may be in use.
+    pub(crate) fn with_parties(self, parties: Parties) -> Keys {
+        let mut inner = Arc::into_inner(self.0).expect("they were derived a moment ago");
+        inner.parties = Some(parties);
+        Keys(Arc::new(inner))
+    }
+
+    /// Returns the writer and the keepers, if these are keys of a writer's files.
+    pub(crate) fn parties(&self) -> Option<&Parties> {
+        self.0.parties.as_ref()
+    }
+
+    /// Returns whether these are a writer's own keys, which do not open what holds contents or names.
+    pub fn is_write_only(&self) -> bool {
+        self.parties().is_some_and(Parties::is_write_only)
     }
 
     /// Returns the same keys with the chunk ids of another repository. All seals stay its own.
@@ -233,6 +257,7 @@ impl Keys {
             checkpoint: derive("ibid v1 seal checkpoint"),
             records: derive("ibid v1 seal records"),
             run: derive("ibid v1 seal run"),
+            parties: None,
         }))
     }
 
@@ -276,11 +301,10 @@ impl Keys {
     ///
     /// If the operating system provides no random bytes.
     pub fn seal(&self, kind: SealKind, file: FileId, position: u64, plaintext: &[u8], out: &mut Vec<u8>) {
-        let place = self.place(kind, file, position);
         if self.0.encrypted {
-            seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], &[plaintext], out);
+            self.seal_parts(kind, file, position, &[plaintext], out);
         } else {
-            seal::check_append(self.key_of(kind), &place, plaintext, out);
+            seal::check_append(self.key_of(kind), &self.place(kind, file, position), plaintext, out);
         }
     }
 
@@ -297,7 +321,10 @@ impl Keys {
             return self.seal(kind, file, position, &plaintext.concat(), out);
         }
         let place = self.place(kind, file, position);
-        seal::encrypt(self.key_of(kind), &self.nonce(&place), &place, &[], plaintext, out);
+        let of_file = |parties: &Parties| parties.key_to_seal(self.0.repository, kind.file_kind(), file);
+        let of_file = self.parties().and_then(of_file);
+        let key = of_file.as_ref().map_or(self.key_of(kind), |of_file| &of_file.key);
+        seal::encrypt(key, &self.nonce(&place), &place, &[], plaintext, out);
     }
 
     /// Opens a seal in place and returns its plaintext, [`SEAL_OVERHEAD`](crate::SEAL_OVERHEAD) bytes
@@ -306,7 +333,8 @@ impl Keys {
     /// # Errors
     ///
     /// [`Error::Seal`] if a byte, the length, the kind, the file, the position or the repository
-    /// differs from when it was sealed.
+    /// differs from when it was sealed. [`Error::WriteOnly`] if these are the keys of a writer, and the file is for
+    /// keepers.
     pub fn open<'a>(
         &self,
         kind: SealKind,
@@ -315,8 +343,17 @@ impl Keys {
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], Error> {
         let place = self.place(kind, file, position);
+        let of_file = self
+            .parties()
+            .map(|parties| parties.key_to_open(kind.file_kind(), file));
         let opened = if self.0.encrypted {
-            seal::decrypt(self.key_of(kind), &place, &[], sealed)
+            let key = match &of_file {
+                None | Some(Lookup::Shared) => self.key_of(kind),
+                Some(Lookup::Known(key)) => key,
+                Some(Lookup::Unknown) => return Err(place.damaged()),
+                Some(Lookup::NotForWriters) => return Err(Error::WriteOnly { kind }),
+            };
+            seal::decrypt(key, &place, &[], sealed)
         } else {
             seal::check_verify(self.key_of(kind), &place, sealed)
         };
@@ -362,7 +399,8 @@ impl Keys {
             FileKind::PruneLog => &self.0.prune_log,
             FileKind::Checkpoint => &self.0.checkpoint,
             FileKind::Records => &self.0.records,
-            FileKind::Run | FileKind::SketchRun | FileKind::Complete => &self.0.run,
+            // Headers are signed, and not sealed.
+            FileKind::Run | FileKind::SketchRun | FileKind::Complete | FileKind::Signed => &self.0.run,
         }
     }
 }

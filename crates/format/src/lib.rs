@@ -16,6 +16,7 @@
 //! | How does a local cache say where chunks are? | [`run`] |
 //! | What do chunks resemble? | [`sketches`] |
 //! | What do chunks make up? | [`content`], [`tree`], [`snapshot`], [`checkpoint`] |
+//! | Who can store, and not read? | [`writer`] |
 //! | What is stored under a key? | [`record`] |
 //!
 //! ```
@@ -64,6 +65,7 @@ pub mod snapshot;
 pub mod tree;
 mod values;
 pub mod wire;
+pub mod writer;
 
 pub use error::{Error, NameFault};
 pub use fingerprint::Fingerprinter;

@@ -38,6 +38,8 @@ pub enum FileKind {
     SketchRun,
     /// The list of complete snapshots of the local cache.
     Complete,
+    /// The header of a file of a writer.
+    Signed,
 }
 
 impl FileKind {
@@ -57,6 +59,7 @@ impl FileKind {
             FileKind::Run => *b"run",
             FileKind::SketchRun => *b"skr",
             FileKind::Complete => *b"cpl",
+            FileKind::Signed => *b"sgn",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -105,6 +108,7 @@ impl fmt::Display for FileKind {
             FileKind::Run => "a run",
             FileKind::SketchRun => "a run of sketches",
             FileKind::Complete => "a list of complete snapshots",
+            FileKind::Signed => "a signed file",
         })
     }
 }

@@ -10,3 +10,4 @@ mod runs;
 mod sealing;
 mod sketches;
 mod worked_examples;
+mod writers;

@@ -43,7 +43,7 @@ fn blocks(language: &str) -> BTreeMap<String, Vec<String>> {
 
 /// Returns the bytes of an example. A line is hexadecimal pairs, then two spaces and a comment;
 /// `00 * 37` is 37 zeros; a line that begins with two spaces continues the comment.
-fn example(name: &str) -> Vec<u8> {
+pub(crate) fn example(name: &str) -> Vec<u8> {
     let blocks = blocks("hex ");
     let lines = blocks.get(name).unwrap_or_else(|| panic!("no example named {name}"));
     let mut bytes = Vec::new();
@@ -64,7 +64,7 @@ fn pair(text: &str) -> u8 {
 
 /// Compares the bytes that the code writes with the document's, and prints them if they differ.
 #[track_caller]
-fn assert_example(name: &str, written: &[u8]) {
+pub(crate) fn assert_example(name: &str, written: &[u8]) {
     if example(name) != written {
         let lines = written
             .chunks(24)
@@ -76,14 +76,14 @@ fn assert_example(name: &str, written: &[u8]) {
     }
 }
 
-const REPOSITORY: FileId = FileId(*b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf");
-const FILE: FileId = FileId(*b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
+pub(crate) const REPOSITORY: FileId = FileId(*b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf");
+pub(crate) const FILE: FileId = FileId(*b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
 const FIRST: &[u8] = b"in the same place";
 const SECOND: &[u8] = b"where it was before";
 const THIRD: [u8; 1000] = [b'a'; 1000];
 const FOURTH: &[u8] = b"it was before, in the same place";
 
-fn master() -> MasterKey {
+pub(crate) fn master() -> MasterKey {
     MasterKey::from_bytes(std::array::from_fn(|position| position as u8))
 }
 
@@ -588,7 +588,7 @@ fn an_entry_of_the_prune_log() {
 #[test]
 fn no_example_goes_unread() {
     // Every block is named by a test above; a typo in the document would otherwise hide one.
-    let source = include_str!("worked_examples.rs");
+    let source = [include_str!("worked_examples.rs"), include_str!("writers.rs")].concat();
     for name in blocks("hex ").keys().chain(blocks("values ").keys()) {
         assert!(
             source.contains(&format!("\"{name}\"")),
