@@ -189,6 +189,14 @@ pub enum Error {
         /// The file, zeros for `config`.
         file: FileId,
     },
+    /// A file of a writer was stored after the writer was revoked.
+    #[error("{kind}, {file}, does not count: its writer stored it after it was removed")]
+    Revoked {
+        /// What it is.
+        kind: FileKind,
+        /// The file.
+        file: FileId,
+    },
     /// Something of a writer was asked of keys that are not for a writer's files.
     #[error("these are not the keys of a writer's files")]
     NotAWriters,

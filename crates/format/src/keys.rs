@@ -108,6 +108,7 @@ struct Inner {
     session: [u8; 32],
     prune_log: [u8; 32],
     checkpoint: [u8; 32],
+    writer: [u8; 32],
     records: [u8; 32],
     run: [u8; 32],
     /// For the files of a writer: who signs, and the keys of files that the writer does not open.
@@ -155,6 +156,7 @@ impl Drop for Inner {
             &mut self.session,
             &mut self.prune_log,
             &mut self.checkpoint,
+            &mut self.writer,
             &mut self.records,
             &mut self.run,
         ] {
@@ -206,6 +208,11 @@ impl Keys {
         self.0.parties.as_ref()
     }
 
+    /// Returns whether these are keys for the files of a writer: its own, or a keeper's.
+    pub fn is_of_writer(&self) -> bool {
+        self.parties().is_some()
+    }
+
     /// Returns whether these are a writer's own keys, which do not open what holds contents or names.
     pub fn is_write_only(&self) -> bool {
         self.parties().is_some_and(Parties::is_write_only)
@@ -255,6 +262,7 @@ impl Keys {
             session: derive("ibid v1 seal session"),
             prune_log: derive("ibid v1 seal prune log"),
             checkpoint: derive("ibid v1 seal checkpoint"),
+            writer: derive("ibid v1 seal writer"),
             records: derive("ibid v1 seal records"),
             run: derive("ibid v1 seal run"),
             parties: None,
@@ -398,6 +406,7 @@ impl Keys {
             FileKind::Session => &self.0.session,
             FileKind::PruneLog => &self.0.prune_log,
             FileKind::Checkpoint => &self.0.checkpoint,
+            FileKind::Writer | FileKind::Revocation => &self.0.writer,
             FileKind::Records => &self.0.records,
             // Headers are signed, and not sealed.
             FileKind::Run | FileKind::SketchRun | FileKind::Complete | FileKind::Signed => &self.0.run,

@@ -40,6 +40,10 @@ pub enum FileKind {
     Complete,
     /// The header of a file of a writer.
     Signed,
+    /// `writers/<id>`
+    Writer,
+    /// `revoked/<writer>/<id>`
+    Revocation,
 }
 
 impl FileKind {
@@ -60,6 +64,8 @@ impl FileKind {
             FileKind::SketchRun => *b"skr",
             FileKind::Complete => *b"cpl",
             FileKind::Signed => *b"sgn",
+            FileKind::Writer => *b"wrt",
+            FileKind::Revocation => *b"rvk",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -109,6 +115,8 @@ impl fmt::Display for FileKind {
             FileKind::SketchRun => "a run of sketches",
             FileKind::Complete => "a list of complete snapshots",
             FileKind::Signed => "a signed file",
+            FileKind::Writer => "a writer",
+            FileKind::Revocation => "a revocation",
         })
     }
 }

@@ -54,6 +54,10 @@ pub enum SealKind {
     PruneLog = 12,
     /// A checkpoint.
     Checkpoint = 13,
+    /// The note of a writer.
+    Writer = 14,
+    /// The revocation of a writer.
+    Revocation = 15,
 }
 
 impl SealKind {
@@ -71,6 +75,8 @@ impl SealKind {
             SealKind::Session => FileKind::Session,
             SealKind::PruneLog => FileKind::PruneLog,
             SealKind::Checkpoint => FileKind::Checkpoint,
+            SealKind::Writer => FileKind::Writer,
+            SealKind::Revocation => FileKind::Revocation,
         }
     }
 }
@@ -91,6 +97,8 @@ impl fmt::Display for SealKind {
             SealKind::Session => "the session",
             SealKind::PruneLog => "the entry of the prune log",
             SealKind::Checkpoint => "the checkpoint",
+            SealKind::Writer => "the note of a writer",
+            SealKind::Revocation => "the revocation",
         })
     }
 }

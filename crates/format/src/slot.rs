@@ -22,7 +22,7 @@ const SEALED_KEY: usize = 32 + SEAL_OVERHEAD;
 /// Offset of the sealed note.
 const NOTE_AT: usize = HEADER + SEALED_KEY;
 /// Length of a note with its padding, bytes.
-const NOTE: usize = 512;
+pub(crate) const NOTE: usize = 512;
 /// Offset of the checksum.
 const CHECK_AT: usize = NOTE_AT + NOTE + SEAL_OVERHEAD;
 /// Length of the checksum, bytes.
@@ -167,7 +167,7 @@ pub struct Note {
 }
 
 impl Note {
-    fn encode(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         let mut out = Vec::with_capacity(NOTE);
         wire::put_zigzag(&mut out, self.created);
         for text in [&self.label, &self.host, &self.user] {
@@ -178,7 +178,7 @@ impl Note {
         Ok(out)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Note, Error> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Note, Error> {
         let mut reader = Reader::new(bytes);
         let created = reader.zigzag("note: created")?;
         let label = reader.text("note: label", NOTE)?.to_owned();

@@ -132,6 +132,7 @@ impl Repository {
         snapshots: &[SnapshotInfo],
         options: &CopyOptions,
     ) -> Result<CopySummary> {
+        destination.refuse_writers("storing copies")?;
         let mut asked = snapshots.to_vec();
         asked.sort_by_key(order);
         // Those that can't be read are none that were copied, or to copy.

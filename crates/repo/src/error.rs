@@ -13,7 +13,49 @@ use crate::changed_blocks::ChangedBlocksError;
 pub enum Error {
     /// The storage reported an error.
     #[error(transparent)]
-    Storage(#[from] ibid_storage::Error),
+    Storage(ibid_storage::Error),
+    /// A writer's key was used for something else than to store a snapshot.
+    #[error("the key of a writer stores snapshots and nothing else: {action} takes a password of the repository")]
+    WriteOnly {
+        /// What was to be done.
+        action: &'static str,
+    },
+    /// Something was to be done with the snapshots of a writer that works with those of keepers alone.
+    #[error("{action} is not possible yet with the snapshots of a writer: they can be read, and copied elsewhere")]
+    OfWriter {
+        /// What was to be done.
+        action: &'static str,
+    },
+    /// No writer, or more than one, has this label or an id that begins so.
+    #[error("{}", writers_text(wanted, *matches))]
+    UnknownWriter {
+        /// What was given.
+        wanted: String,
+        /// How many match.
+        matches: usize,
+    },
+    /// Another writer has the label that a new one was to have.
+    #[error("there is a writer {label:?} already")]
+    WriterExists {
+        /// The label.
+        label: String,
+    },
+    /// The writer was revoked.
+    #[error("writer {id} was removed: what it stores does not count any more")]
+    WriterRevoked {
+        /// Its id.
+        id: FileId,
+    },
+    /// The key is that of a writer of another repository.
+    #[error("the key is for repository {expected}, and the one in {location} is {found}")]
+    WriterOfAnother {
+        /// The repository that the key is for.
+        expected: FileId,
+        /// The repository that is there.
+        found: FileId,
+        /// Address of the storage.
+        location: String,
+    },
     /// A file of the repository is damaged: it can't be decrypted or parsed.
     #[error("{object} is damaged or was tampered with{}", beyond_its_place(source))]
     Damaged {
@@ -501,6 +543,13 @@ fn count_text(matches: usize) -> String {
     }
 }
 
+fn writers_text(wanted: &str, matches: usize) -> String {
+    match matches {
+        0 => format!("there is no writer {wanted:?}"),
+        matches => format!("{matches} writers are called {wanted:?}, or have ids that begin so"),
+    }
+}
+
 /// Returns a phrase that counts the key slots that could not be tried.
 fn also(untried: &Option<Box<Error>>) -> String {
     untried
@@ -510,6 +559,21 @@ fn also(untried: &Option<Box<Error>>) -> String {
 
 /// Result of an operation on a repository.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<ibid_storage::Error> for Error {
+    /// Takes what the storage of a writer's files says of a header for what it is: damage of the file.
+    fn from(error: ibid_storage::Error) -> Error {
+        let of_header =
+            std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ibid_format::Error>());
+        match (of_header, error.name()) {
+            (Some(source), Some(name)) => Error::Damaged {
+                object: name.to_string(),
+                source: source.clone(),
+            },
+            _ => Error::Storage(error),
+        }
+    }
+}
 
 impl Error {
     pub(crate) fn local(action: &'static str, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Error {

@@ -71,6 +71,7 @@ impl Repository {
     /// # Errors
     /// Errors of the storage.
     pub fn keys(&self) -> Result<Vec<KeyInfo>> {
+        self.refuse_writers("listing keys")?;
         let info = |(id, slot): (FileId, Result<Slot>)| KeyInfo {
             id,
             current: self.slot == Some(id),
@@ -89,6 +90,7 @@ impl Repository {
     /// [`Error::NotEncrypted`] for an unencrypted repository; [`Error::PasswordInUse`];
     /// [`Error::Refused`] for a cost above this program's limits; errors of the storage.
     pub fn add_key(&self, password: &[u8], options: &KeyOptions) -> Result<FileId> {
+        self.refuse_writers("adding keys")?;
         if !self.is_encrypted() {
             return Err(Error::NotEncrypted {
                 location: self.location(),

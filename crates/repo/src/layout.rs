@@ -18,6 +18,10 @@ pub(crate) mod folder {
     pub(crate) const CHECKPOINTS: &str = "checkpoints";
     pub(crate) const PRUNE: &str = "prune";
     pub(crate) const FORGOTTEN: &str = "forgotten";
+    pub(crate) const WRITERS: &str = "writers";
+    pub(crate) const REVOKED: &str = "revoked";
+    /// The files of writers, those of each in a folder with its id.
+    pub(crate) const WRITTEN: &str = "written";
     /// Files that a repair has set aside, under the names that they had.
     pub(crate) const DAMAGED: &str = "damaged";
 }

@@ -65,6 +65,7 @@ mod stats;
 mod tags;
 mod threads;
 mod tree;
+mod writers;
 
 /// Whether ids, time and rules can be replaced by simulations. A release build of the program must not have that.
 #[doc(hidden)]
@@ -85,6 +86,7 @@ pub use ibid_format::session::{Process, Session};
 pub use ibid_format::slot::{Argon2Cost, Note as KeyNote};
 pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 pub use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
+pub use ibid_format::writer::WriterKey;
 pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
 pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
 pub use ingest::{
@@ -106,3 +108,4 @@ pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
 pub use source::Excludes;
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
 pub use tree::{Change, Difference, FilePart, Search, Visit};
+pub use writers::WriterInfo;

@@ -339,6 +339,16 @@ impl Repository {
             Some(key) => keys.with_chunk_key(key),
             None => keys,
         };
+        Repository::with_config(storage, keys, slot, config)
+    }
+
+    /// Returns the repository with this config.
+    pub(crate) fn with_config(
+        storage: Arc<dyn Storage>,
+        keys: Keys,
+        slot: Option<FileId>,
+        config: Config,
+    ) -> Result<Repository> {
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = chunker_of(&settings)?;
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
@@ -391,7 +401,9 @@ impl Repository {
 
     /// Keeps copies of files in the cache, if there is one and the storage is reached over a network.
     fn with_copies(mut self) -> Repository {
-        let cache = self.cache.clone().filter(|_| self.files.storage.is_remote());
+        // Copies of a writer's files would be without the headers that their keys follow from.
+        let is_copied = self.files.storage.is_remote() && !self.files.keys.is_of_writer();
+        let cache = self.cache.clone().filter(|_| is_copied);
         if cache.is_some() || self.files.copies.is_some() {
             let new_parts = |cache| Parts::new(cache, self.monitor.clone(), self.cached_data);
             self.files = Arc::new(Files {
@@ -543,6 +555,7 @@ impl Repository {
 
     /// Returns the index. It is loaded on first use and kept.
     pub(crate) fn loaded(&self) -> Result<Arc<LoadedIndex>> {
+        self.refuse_write_only("reading")?;
         let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
@@ -606,6 +619,7 @@ impl Repository {
 
     /// Refuses what would be of no use in a storage that lets nothing be deleted.
     pub(crate) fn refuse_append_only(&self) -> Result<()> {
+        self.refuse_writers("deleting or changing")?;
         let storage = &self.files.storage;
         match storage.is_append_only() {
             true => Err(StorageError::append_only(Operation::Delete, None, storage.location()).into()),
@@ -649,7 +663,7 @@ fn chunker_of(settings: &Settings) -> Result<Chunker> {
     Ok(Chunker::with_backend(settings, backend)?)
 }
 
-fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
+pub(crate) fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
     match storage.get(&config_name(), config::LIMIT) {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(without_config(storage)?),
         Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(

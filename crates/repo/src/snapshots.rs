@@ -173,6 +173,7 @@ impl Repository {
         mut on_damage: impl FnMut(FileId, Error),
         voids: &mut u64,
     ) -> Result<Vec<SnapshotInfo>> {
+        self.refuse_write_only("reading snapshots")?;
         let mut found = Vec::new();
         let listed = self.files.list(folder::SNAPSHOTS)?;
         if let Some(copies) = &self.files.copies {
@@ -268,6 +269,7 @@ impl Repository {
             let at = all.len().checked_sub(1 + back).ok_or_else(unknown)?;
             return Ok(all.swap_remove(at));
         }
+        self.refuse_write_only("reading snapshots")?;
         if wanted.is_empty() {
             return Err(unknown());
         }

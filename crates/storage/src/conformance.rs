@@ -266,7 +266,7 @@ fn an_impossible_folder_is_refused(place: &dyn Storage) {
         "a/../..",
         "nul\0",
         "tmp",
-        "a/b/c/d/e",
+        "a/b/c/d/e/f",
     ] {
         assert_kind(place.list(folder, &mut |_, _| ()), ErrorKind::InvalidName);
     }

@@ -8,11 +8,11 @@ pub const NAME_LENGTH_MAX: usize = 255;
 /// The longest segment of a name, in bytes.
 pub const SEGMENT_LENGTH_MAX: usize = 128;
 /// The most segments a name has.
-pub const SEGMENTS_MAX: usize = 4;
+pub const SEGMENTS_MAX: usize = 5;
 /// The first segment that no name may have: local folders keep their unfinished files there.
 pub const RESERVED: &str = "tmp";
 
-/// The name of an object: one to four segments of `[a-z0-9._-]`, joined by `/`.
+/// The name of an object: one to five segments of `[a-z0-9._-]`, joined by `/`.
 ///
 /// A segment has 1 to 128 bytes and does not start with `.`; the whole name has at most 255 bytes;
 /// the first segment is not `tmp`. A name that passes can be used as a relative path on every file

@@ -1,9 +1,11 @@
 //! A writer stores what it can't read, and nothing counts as its own that it did not sign.
 
 use ibid_format::pack::{self, TRAILER};
+use ibid_format::slot::Note;
 use ibid_format::snapshot;
+use ibid_format::tree::Time;
 use ibid_format::writer::signed::{self, HEADER};
-use ibid_format::writer::{Signer, WriterKey};
+use ibid_format::writer::{NOTE_LIMIT, Revocation, Signer, StoredKind, WriterKey, encode_note, open_note};
 use ibid_format::{Error, FileId, FileKind, Keys, MasterKey, SealKind};
 
 use crate::common::{FILE, OTHER_FILE, small_pack};
@@ -362,4 +364,116 @@ fn bytes_of(text: &str) -> Vec<u8> {
     let digits = text.rsplit(' ').next().unwrap().trim().as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.chunks(2).map(pair).collect()
+}
+
+fn note() -> Note {
+    Note {
+        created: 1_800_000_000,
+        label: "laptop".into(),
+        host: "amber".into(),
+        user: "ada".into(),
+    }
+}
+
+fn revocation() -> Revocation {
+    let snapshots = [0x32, 0x31].map(|byte| (StoredKind::Snapshot, FileId([byte; 16])));
+    Revocation {
+        time: Time {
+            seconds: 1_800_000_000,
+            nanos: 1,
+        },
+        files: snapshots
+            .into_iter()
+            .chain([(StoredKind::Pack, FileId([0x30; 16]))])
+            .collect(),
+    }
+}
+
+#[test]
+fn worked_examples_of_the_list_of_writers() {
+    let keys = repository().with_example_nonces();
+    let bytes = encode_note(&keys, WRITER, &note()).unwrap();
+    assert_example("writer-note", &bytes);
+    assert_eq!(
+        open_note(&repository(), WRITER, &mut example("writer-note")),
+        Ok(note())
+    );
+    let file = worked_examples::FILE;
+    let bytes = revocation().encode(&keys, WRITER, file).unwrap();
+    let mut sealed = bytes[8..].to_vec();
+    assert_example(
+        "revocation-plaintext",
+        keys.open(SealKind::Revocation, file, 8, &mut sealed).unwrap(),
+    );
+    assert_example("revocation", &bytes);
+    assert_eq!(
+        Revocation::open(&repository(), WRITER, file, &mut example("revocation")),
+        Ok(revocation())
+    );
+}
+
+#[test]
+fn the_list_of_writers_is_the_repositorys_own() {
+    let (note_file, revoked) = (
+        encode_note(&repository(), WRITER, &note()).unwrap(),
+        revocation().encode(&repository(), WRITER, FILE).unwrap(),
+    );
+    assert_eq!(note_file.len() as u64, NOTE_LIMIT);
+    for keys in [
+        writer_key().keys(),
+        keeper(),
+        Keys::encrypted(REPOSITORY, &MasterKey::random()),
+    ] {
+        assert!(open_note(&keys, WRITER, &mut note_file.clone()).is_err());
+        assert!(Revocation::open(&keys, WRITER, FILE, &mut revoked.clone()).is_err());
+    }
+    assert!(open_note(&repository(), OTHER_WRITER, &mut note_file.clone()).is_err());
+    let of_another = Revocation::open(&repository(), OTHER_WRITER, FILE, &mut revoked.clone());
+    assert!(
+        matches!(of_another, Err(Error::Repository { .. })),
+        "it revokes its writer and no other"
+    );
+    assert!(Revocation::open(&repository(), WRITER, OTHER_FILE, &mut revoked.clone()).is_err());
+    for length in 0..note_file.len() {
+        assert!(open_note(&repository(), WRITER, &mut note_file.clone()[..length]).is_err());
+    }
+    let too_long = Note {
+        label: "x".repeat(600),
+        ..note()
+    };
+    assert!(matches!(
+        encode_note(&repository(), WRITER, &too_long),
+        Err(Error::OutOfRange { .. })
+    ));
+}
+
+#[test]
+fn a_revocation_lists_files_in_order_and_once() {
+    let plaintext = |values: &[u8]| {
+        let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
+        plaintext.extend_from_slice(values);
+        let size = ibid_format::padme::padded(plaintext.len() as u64 + 48) as usize;
+        plaintext.resize(size - 48, 0);
+        plaintext
+    };
+    let head = [&WRITER.0[..], &[2, 0]].concat();
+    let files = |ids: &[u8]| {
+        let ids: Vec<u8> = ids.iter().flat_map(|byte| [*byte; 16]).collect();
+        [&head[..], &[0, 0, (ids.len() / 16) as u8], &ids, &[0]].concat()
+    };
+    let decode = |values: &[u8]| Revocation::decode(&plaintext(values));
+    assert_eq!(decode(&files(&[1, 2])).unwrap().1.files.len(), 2);
+    for unordered in [[2, 1], [1, 1]] {
+        assert!(matches!(
+            decode(&files(&unordered)),
+            Err(Error::Unordered { position: 1, .. })
+        ));
+    }
+    // A count beyond the bytes takes no memory.
+    assert!(decode(&[&head[..], &[0xff, 0xff, 0xff, 7]].concat()).is_err());
+    let good = files(&[1, 2]);
+    for length in 0..good.len() {
+        assert!(decode(&good[..length]).is_err(), "{length}");
+    }
+    assert!(decode(&[&good[..], &[0]].concat()).is_err());
 }

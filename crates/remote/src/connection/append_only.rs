@@ -8,7 +8,7 @@ use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 /// Folders of a repository in which a backup stores, and two files that a new repository has. Not among them: `prune`,
 /// since an entry of its log can give packs up for deletion; `damaged`, since an empty file there gives a pack up for
 /// lost; `forgotten`, which only a `forget` needs.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 9] = [
     "packs",
     "index",
     "snapshots",
@@ -16,7 +16,11 @@ const FOLDERS: [&str; 7] = [
     "checkpoints",
     "sketches",
     "keys",
+    "writers",
+    "revoked",
 ];
+/// The folder of the files of writers: those of each are in a folder with its id, and named as in a repository.
+const WRITTEN: &str = "written";
 const FILES: [&str; 2] = ["config", "config.copy"];
 
 /// A storage of a repository that lets a client store what a backup stores, and delete what a backup has to delete:
@@ -25,6 +29,8 @@ const FILES: [&str; 2] = ["config", "config.copy"];
 /// - a session that has ended, because there is a snapshot of its name, or that was stored through this very value. One
 ///   of another backup that runs must stay, or a prune would not wait for that backup;
 /// - a key that was stored through this value, and `keys/probe-…`, which is never a key.
+///
+/// In the folder of each writer, the same may be stored and deleted. Writers can be added and revoked.
 ///
 /// Everything else is [refused](Error::append_only). Use a value for one client.
 pub struct AppendOnly<S> {
@@ -54,6 +60,7 @@ impl<S: Storage> AppendOnly<S> {
         let own = || self.stored().contains(name);
         Ok(match top(name) {
             "checkpoints" => true,
+            "keys" if is_written(name) => false,
             "keys" => name.as_str().starts_with("keys/probe-") || own(),
             "sessions" => own() || self.has_ended(name)?,
             _ => false,
@@ -62,7 +69,15 @@ impl<S: Storage> AppendOnly<S> {
 
     /// Returns whether there is a snapshot of a session's name, and makes it durable.
     fn has_ended(&self, session: &Name) -> Result<bool, Error> {
-        let snapshot = format!("snapshots/{}", session.last_segment());
+        let folder = session
+            .as_str()
+            .strip_suffix(session.last_segment())
+            .unwrap_or_default();
+        let snapshot = format!(
+            "{}snapshots/{}",
+            folder.strip_suffix("sessions/").unwrap_or_default(),
+            session.last_segment()
+        );
         let snapshot = Name::new(&snapshot);
         let Ok(snapshot) = snapshot else { return Ok(false) };
         match self.storage.settle(&snapshot) {
@@ -73,13 +88,27 @@ impl<S: Storage> AppendOnly<S> {
     }
 }
 
+/// Returns the folder of a repository that an object is in, or the folder of a writer's files; empty if in none.
 fn top(name: &Name) -> &str {
-    name.as_str().split_once('/').map_or("", |(top, _)| top)
+    in_repository(name).split_once('/').map_or("", |(top, _)| top)
+}
+
+/// Returns the name that an object has in its repository, or among the files of its writer.
+fn in_repository(name: &Name) -> &str {
+    let mut parts = name.as_str().splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(WRITTEN), Some(_), Some(own)) => own,
+        _ => name.as_str(),
+    }
+}
+
+fn is_written(name: &Name) -> bool {
+    name.is_in(WRITTEN)
 }
 
 impl<S: Storage> Storage for AppendOnly<S> {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
-        if !FOLDERS.contains(&top(name)) && !FILES.contains(&name.as_str()) {
+        if !FOLDERS.contains(&top(name)) && !FILES.contains(&in_repository(name)) {
             return Err(self.refused(Operation::Put, name));
         }
         self.storage.put(name, parts)?;

@@ -145,3 +145,34 @@ fn all_else_is_as_in_the_storage() {
     place.list("index", &mut |_, size| listed += size).unwrap();
     assert_eq!((listed, place.location()), (5, memory.location()));
 }
+
+#[test]
+fn the_files_of_writers_are_kept_as_those_of_a_repository() {
+    let (client, _, stored) = append_only();
+    let of = |place: &str| format!("written/{ID}/{place}");
+    stored.put(&name(&of("sessions/running")), &[b"there"]).unwrap();
+    stored.put(&name(&of("packs/01/old")), &[b"there"]).unwrap();
+    // A backup.
+    client.put(&name(&of(&at("sessions"))), &[b"begins"]).unwrap();
+    for folder in ["packs/01", "index", "snapshots"] {
+        client.put(&name(&of(&at(folder))), &[b"bytes"]).unwrap();
+        denied(client.delete(&name(&of(&at(folder)))));
+    }
+    client.delete(&name(&of(&at("sessions")))).unwrap();
+    // What others have, and what decides on deletions.
+    denied(client.delete(&name(&of("sessions/running"))));
+    denied(client.delete(&name(&of("packs/01/old"))));
+    for place in ["prune", "damaged/packs", "forgotten"] {
+        denied(client.put(&name(&of(&at(place))), &[]));
+    }
+    // A snapshot elsewhere ends no session here.
+    stored.put(&name("snapshots/running"), &[b"there"]).unwrap();
+    denied(client.delete(&name(&of("sessions/running"))));
+    stored.put(&name(&of("snapshots/running")), &[b"there"]).unwrap();
+    client.delete(&name(&of("sessions/running"))).unwrap();
+    // A writer is added, and removed; neither is undone.
+    for place in [at("writers"), format!("revoked/{ID}/{ID}"), of("config")] {
+        client.put(&name(&place), &[b"bytes"]).unwrap();
+        denied(client.delete(&name(&place)));
+    }
+}

@@ -136,7 +136,9 @@ impl LoadedIndex {
             },
         );
         let mut stored = stored?;
-        stored.unlisted.retain(|(id, _)| !is_out(*id));
+        // A writer can't read what is in a pack that no index file lists. It stores that again.
+        let reads_packs = !files.keys.is_write_only();
+        stored.unlisted.retain(|(id, _)| reads_packs && !is_out(*id));
         if !stored.differing.is_empty() && sources.drop_outdated_runs() {
             return Ok(None);
         }
@@ -169,7 +171,9 @@ impl LoadedIndex {
         }
         let unlisted_are_many = unlisted.are_in_run;
         let mut unlisted = if unlisted_are_many { Vec::new() } else { stored.unlisted };
-        unlisted.extend(loading.packs_of_ignored_files());
+        if reads_packs {
+            unlisted.extend(loading.packs_of_ignored_files());
+        }
         loading.unlisted_packs(&unlisted, &scratch)?;
         loading.leave_out(&condemned);
         loading.lose_suspects();

@@ -178,6 +178,10 @@ impl Repository {
         unresolved: u64,
         options: &BackupOptions,
     ) -> Result<Option<BackupSummary>> {
+        if self.files.keys.is_of_writer() && !self.is_write_only() {
+            return Err(Error::OfWriter { action: "storing" });
+        }
+        let options = &self.options_of_writers(options)?;
         let started = clock::instant();
         let paths = recorded_paths(&input);
         let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
@@ -318,6 +322,7 @@ impl Repository {
     /// files and has lost none. It has the id of another one, and is marked as skipped, if another process has stored
     /// the same.
     pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
+        self.refuse_writers("storing a changed snapshot")?;
         let started = clock::instant();
         let (program, paths) = (&options.program, &derived.snapshot.paths);
         // Before this, a pruner may delete what the index lists.
@@ -465,7 +470,8 @@ impl Repository {
 
     /// Makes the copy of the config, if there is none.
     fn keep_config_copy(&self, options: &BackupOptions) -> Result<()> {
-        match options.dry_run {
+        // A writer may not store one.
+        match options.dry_run || self.is_write_only() {
             true => Ok(()),
             false => crate::repair::keep_copy(&self.files),
         }
@@ -474,6 +480,9 @@ impl Repository {
     /// Selects the snapshot to compare with, and the place of the new one in their order.
     fn origin(&self, input: &read::Input, paths: Vec<Vec<u8>>, options: &BackupOptions) -> Result<Origin> {
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
+        if self.is_write_only() {
+            return Ok(Origin::of_writer(host, paths, options));
+        }
         let mut snapshots = self.snapshots_with(|_, error| self.monitor.warn(Warning::Repository { error }))?;
         let sequence = next_sequence(&snapshots, options.time);
         let later = next_sequence(&snapshots, None);
@@ -500,6 +509,34 @@ impl Repository {
             checkpoints: checkpoints.into_iter().map(|info| info.id).collect(),
             useful,
         })
+    }
+
+    /// Returns the options of a backup, without what a writer can't do: it reads neither snapshots nor packs.
+    fn options_of_writers(&self, options: &BackupOptions) -> Result<BackupOptions> {
+        if !self.is_write_only() {
+            return Ok(options.clone());
+        }
+        let action = match options {
+            BackupOptions { parent: Some(_), .. } => Some("comparing with a parent snapshot"),
+            BackupOptions {
+                changed_blocks: Some(_),
+                ..
+            } => Some("using a map of changed blocks"),
+            BackupOptions {
+                skip_if_unchanged: true,
+                ..
+            } => Some("comparing with the last snapshot"),
+            _ => None,
+        };
+        match action {
+            Some(action) => Err(Error::WriteOnly { action }),
+            None => Ok(BackupOptions {
+                similarity: Similarity::Off,
+                hints: Hints::Off,
+                checkpoints: Checkpoints::Off,
+                ..options.clone()
+            }),
+        }
     }
 
     /// Returns the checkpoints of this host and these paths. A backup goes on without those that can't be read.
@@ -573,6 +610,25 @@ struct Origin {
 }
 
 impl Origin {
+    /// Returns the origin of a writer's backup. It can't read the other snapshots, so its clock decides over their
+    /// order: the place is that many milliseconds after the beginning of 1970.
+    fn of_writer(host: String, paths: Vec<Vec<u8>>, options: &BackupOptions) -> Origin {
+        let time = options.time.unwrap_or_else(clock::now);
+        let seconds = u64::try_from(time.seconds).unwrap_or(0);
+        let sequence = seconds
+            .saturating_mul(1000)
+            .saturating_add(u64::from(time.nanos / 1_000_000));
+        Origin {
+            host,
+            paths,
+            parent: None,
+            sequence,
+            later: sequence,
+            checkpoints: Vec::new(),
+            useful: Vec::new(),
+        }
+    }
+
     /// Returns what files are compared with.
     fn baseline(&self, input: &read::Input, options: &BackupOptions) -> Baseline<'_> {
         let resumes = matches!(input, read::Input::Paths(_)) && !options.force;

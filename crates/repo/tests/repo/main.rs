@@ -46,3 +46,4 @@ mod support;
 mod tags;
 mod temporary_files;
 mod unfinished;
+mod writers;

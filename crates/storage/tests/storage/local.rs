@@ -50,7 +50,7 @@ fn foreign_things_are_no_objects_and_are_told() {
     fs::write(root.join("packs/Upper"), b"x").unwrap();
     fs::write(root.join(".DS_Store"), b"x").unwrap();
     fs::write(root.join("tmp/notes"), b"x").unwrap();
-    fs::create_dir_all(root.join("a/b/c/d")).unwrap();
+    fs::create_dir_all(root.join("a/b/c/d/e")).unwrap();
     symlink(folder.path().join("secret"), root.join("packs/link")).unwrap();
     symlink(folder.path(), root.join("out")).unwrap();
     let mut listed = Vec::new();
@@ -58,7 +58,14 @@ fn foreign_things_are_no_objects_and_are_told() {
     assert_eq!(listed, ["packs/object"]);
     let mut foreign = place.foreign().unwrap();
     foreign.sort();
-    let expected = [".DS_Store", "a/b/c/d", "out", "packs/Upper", "packs/link", "tmp/notes"];
+    let expected = [
+        ".DS_Store",
+        "a/b/c/d/e",
+        "out",
+        "packs/Upper",
+        "packs/link",
+        "tmp/notes",
+    ];
     assert_eq!(foreign, expected.map(PathBuf::from));
     assert_eq!(
         place.get(&name("packs/link"), 100).unwrap_err().kind(),

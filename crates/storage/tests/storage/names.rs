@@ -65,10 +65,10 @@ fn limits_are_exact() {
     let two = |second: usize| format!("{}/{}", "a".repeat(128), "b".repeat(second));
     assert_eq!(Name::new(&two(126)).unwrap().as_str().len(), 255);
     assert!(matches!(Name::new(&two(127)), Err(NameError::TooLong { found: 256 })));
-    assert!(Name::new("a/b/c/d").is_ok());
+    assert!(Name::new("a/b/c/d/e").is_ok());
     assert!(matches!(
-        Name::new("a/b/c/d/e"),
-        Err(NameError::TooDeep { found: 5, .. })
+        Name::new("a/b/c/d/e/f"),
+        Err(NameError::TooDeep { found: 6, .. })
     ));
 }
 

@@ -1,0 +1,278 @@
+//! The files of one writer, as a storage of a repository: behind the headers, and with the names of a repository.
+//!
+//! What was not signed by the writer or by a keeper is damaged. So is what the writer has signed after it was revoked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ibid_format::writer::signed::{self, HEADER, Header};
+use ibid_format::writer::{Signer, StoredKind};
+use ibid_format::{FileId, FileKind, Keys};
+use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+
+use crate::layout::folder;
+
+/// The files of a writer.
+pub(crate) struct WriterStorage {
+    storage: Arc<dyn Storage>,
+    /// `written/<writer>/`.
+    prefix: String,
+    keys: Keys,
+    /// The files that count of a writer that was revoked.
+    counted: Option<BTreeSet<(StoredKind, FileId)>>,
+    /// Who has signed the files whose headers were read.
+    signers: Mutex<BTreeMap<Name, Signer>>,
+}
+
+/// What a file of a writer is: its kind, and its id.
+type What = (FileKind, FileId);
+
+impl WriterStorage {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        writer: FileId,
+        keys: Keys,
+        counted: Option<BTreeSet<(StoredKind, FileId)>>,
+    ) -> WriterStorage {
+        WriterStorage {
+            storage,
+            prefix: format!("{}/{writer}/", folder::WRITTEN),
+            keys,
+            counted,
+            signers: Mutex::default(),
+        }
+    }
+
+    /// Returns the name that a file has in the storage.
+    fn stored_name(&self, name: &Name) -> Name {
+        Name::new(&format!("{}{name}", self.prefix)).expect("names of a repository are short")
+    }
+
+    fn refuse(&self, operation: Operation, name: &Name, source: ibid_format::Error) -> Error {
+        Error::new(ErrorKind::Io, operation, Some(&self.stored_name(name)), self.location())
+            .with_found(source.to_string())
+            .with_source(source)
+    }
+
+    /// Returns what a file is; an error if a writer has no such files.
+    fn what(&self, operation: Operation, name: &Name) -> Result<What, Error> {
+        what(name).ok_or_else(|| Error::new(ErrorKind::NotFound, operation, Some(name), self.location()))
+    }
+
+    fn signers(&self) -> MutexGuard<'_, BTreeMap<Name, Signer>> {
+        self.signers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Verifies a header, and remembers who signed it.
+    fn verify(&self, operation: Operation, name: &Name, (kind, id): What, header: &[u8]) -> Result<Header, Error> {
+        let refuse = |source| self.refuse(operation, name, source);
+        let header = signed::open(&self.keys, kind, id, header).map_err(refuse)?;
+        if header.signer() == Signer::Writer && !self.counts(kind, id) {
+            return Err(refuse(ibid_format::Error::Revoked { kind, file: id }));
+        }
+        self.signers().insert(name.clone(), header.signer());
+        Ok(header)
+    }
+
+    /// Returns whether a file counts though the writer has signed it.
+    fn counts(&self, kind: FileKind, id: FileId) -> bool {
+        let is_counted = |counted: &BTreeSet<_>| stored_kind(kind).is_some_and(|kind| counted.contains(&(kind, id)));
+        self.counted.as_ref().is_none_or(is_counted)
+    }
+
+    /// Returns whether a file of a revoked writer was stored too late, so that it is passed over.
+    fn is_late(&self, name: &Name) -> bool {
+        let Some((kind, id)) = what(name).filter(|(kind, id)| !self.counts(*kind, *id)) else {
+            return false;
+        };
+        let stored = self.stored_name(name);
+        let mut header = [0; HEADER];
+        let read = self.storage.read_at(&stored, 0, &mut header);
+        // What can't be read is named when it is to be used.
+        read.is_ok()
+            && signed::open(&self.keys, kind, id, &header).is_ok_and(|header| header.signer() == Signer::Writer)
+    }
+
+    fn cut_short(&self, operation: Operation, name: &Name, found: usize) -> Error {
+        let source = ibid_format::Error::Truncated {
+            field: "header",
+            expected: HEADER as u64,
+            found: found as u64,
+        };
+        self.refuse(operation, name, source)
+    }
+
+    /// Reads the header of a file if it was not read before.
+    fn read_header(&self, name: &Name, what: What) -> Result<(), Error> {
+        if self.signers().contains_key(name) {
+            return Ok(());
+        }
+        let mut header = [0; HEADER];
+        match self.storage.read_at(&self.stored_name(name), 0, &mut header) {
+            Err(error) if error.kind() == ErrorKind::Truncated => {
+                let found = self.storage.size(&self.stored_name(name))?;
+                return Err(self.cut_short(Operation::ReadAt, name, found as usize));
+            }
+            read => read?,
+        }
+        self.verify(Operation::ReadAt, name, what, &header).map(drop)
+    }
+}
+
+/// Returns what a file of a writer is; `None` for names that a writer has no files of.
+fn what(name: &Name) -> Option<What> {
+    let (top, _) = match name.as_str().split_once('/') {
+        Some(split) => split,
+        None if name.as_str() == folder::CONFIG || name.as_str() == folder::CONFIG_COPY => {
+            return Some((FileKind::Config, FileId::ZERO));
+        }
+        None => return None,
+    };
+    let kind = match top {
+        folder::PACKS => FileKind::Pack,
+        folder::INDEX => FileKind::Index,
+        folder::SNAPSHOTS | folder::FORGOTTEN => FileKind::Snapshot,
+        folder::SESSIONS => FileKind::Session,
+        folder::PRUNE => FileKind::PruneLog,
+        _ => return None,
+    };
+    Some((kind, FileId::parse(name.last_segment())?))
+}
+
+fn stored_kind(kind: FileKind) -> Option<StoredKind> {
+    match kind {
+        FileKind::Pack => Some(StoredKind::Pack),
+        FileKind::Index => Some(StoredKind::Index),
+        FileKind::Snapshot => Some(StoredKind::Snapshot),
+        FileKind::Session => Some(StoredKind::Session),
+        _ => None,
+    }
+}
+
+impl Storage for WriterStorage {
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        let (kind, id) = self.what(Operation::Put, name)?;
+        let header =
+            signed::sign(&self.keys, kind, id, parts).map_err(|source| self.refuse(Operation::Put, name, source))?;
+        let all: Vec<&[u8]> = std::iter::once(&header[..]).chain(parts.iter().copied()).collect();
+        self.storage.put(&self.stored_name(name), &all)
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        let what = self.what(Operation::Get, name)?;
+        let mut bytes = self
+            .storage
+            .get(&self.stored_name(name), limit.saturating_add(HEADER as u64))?;
+        let (header, content) = bytes
+            .split_at_checked(HEADER)
+            .ok_or_else(|| self.cut_short(Operation::Get, name, bytes.len()))?;
+        self.verify(Operation::Get, name, what, header)?
+            .check(content)
+            .map_err(|source| self.refuse(Operation::Get, name, source))?;
+        bytes.drain(..HEADER);
+        Ok(bytes)
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let what @ (kind, _) = self.what(Operation::ReadAt, name)?;
+        if kind == FileKind::Pack {
+            // Each of its seals proves itself: the signature says whose key they were made with.
+            self.read_header(name, what)?;
+            return self
+                .storage
+                .read_at(&self.stored_name(name), offset.saturating_add(HEADER as u64), buffer);
+        }
+        let bytes = self.get(name, u64::MAX)?;
+        let end = offset
+            .checked_add(buffer.len() as u64)
+            .filter(|end| *end <= bytes.len() as u64);
+        match end {
+            Some(end) => buffer.copy_from_slice(&bytes[offset as usize..end as usize]),
+            None => {
+                let (size, length) = (bytes.len() as u64, buffer.len());
+                return Err(Error::truncated(size, offset, length, name, self.location()));
+            }
+        }
+        Ok(())
+    }
+
+    fn size(&self, name: &Name) -> Result<u64, Error> {
+        self.what(Operation::Size, name)?;
+        let size = self.storage.size(&self.stored_name(name))?;
+        Ok(size.saturating_sub(HEADER as u64))
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+        Error::check_folder(folder, || self.location())?;
+        let mut late = Vec::new();
+        self.storage.list(
+            format!("{}{folder}", self.prefix).trim_end_matches('/'),
+            &mut |name, size| {
+                let own = name.as_str().strip_prefix(&self.prefix);
+                let own = own
+                    .and_then(|own| Name::new(own).ok())
+                    .filter(|own| what(own).is_some());
+                let Some(own) = own else { return };
+                let size = size.saturating_sub(HEADER as u64);
+                match what(&own) {
+                    Some((kind, id)) if !self.counts(kind, id) => late.push((own, size)),
+                    _ => each(own, size),
+                }
+            },
+        )?;
+        // Of a revoked writer: keepers may have stored files since.
+        for (own, size) in late {
+            if !self.is_late(&own) {
+                each(own, size);
+            }
+        }
+        Ok(())
+    }
+
+    fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
+        self.storage
+            .list_taken(&format!("{}{folder}", self.prefix), &mut |name| {
+                let own = name.as_str().strip_prefix(&self.prefix);
+                if let Some(own) = own.and_then(|own| Name::new(own).ok()) {
+                    each(own);
+                }
+            })
+    }
+
+    fn settle(&self, name: &Name) -> Result<(), Error> {
+        self.storage.settle(&self.stored_name(name))
+    }
+
+    fn delete(&self, name: &Name) -> Result<(), Error> {
+        // A writer ends its own session, and has nothing else to delete.
+        match what(name) {
+            Some((FileKind::Session, _)) => self.storage.delete(&self.stored_name(name)),
+            _ => Err(Error::append_only(
+                Operation::Delete,
+                Some(&self.stored_name(name)),
+                self.location(),
+            )),
+        }
+    }
+
+    fn tells_absence(&self) -> bool {
+        self.storage.tells_absence()
+    }
+
+    fn is_append_only(&self) -> bool {
+        true
+    }
+
+    fn location(&self) -> String {
+        self.storage.location()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.storage.folder()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.storage.is_remote()
+    }
+}
