@@ -7,6 +7,7 @@ mod costs;
 #[cfg(test)]
 mod help_lines;
 mod init;
+mod key;
 mod network;
 mod password;
 mod records;
@@ -20,16 +21,18 @@ mod upkeep;
 pub(crate) mod value;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) use backup::BackupArgs;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 pub(crate) use copy::CopyArgs;
 pub(crate) use costs::CostArgs;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
 pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
+pub(crate) use key::{KeyAddWriterArgs, KeyCommand};
 pub(crate) use network::NetworkArgs;
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
 pub(crate) use records::{
@@ -62,6 +65,7 @@ Environment:
   IBID_PASSWORD          the password itself
   IBID_PASSWORD_FILE     same as --password-file
   IBID_PASSWORD_COMMAND  same as --password-command
+  IBID_KEY_FILE          same as --key-file
   IBID_NEW_PASSWORD, IBID_NEW_PASSWORD_FILE, IBID_NEW_PASSWORD_COMMAND
                          the new password of `key add` and `key passwd`
   IBID_TO_REPO, IBID_TO_PASSWORD, IBID_TO_PASSWORD_FILE, IBID_TO_PASSWORD_COMMAND
@@ -118,8 +122,21 @@ pub(crate) struct Global {
     pub(crate) repo: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) password: PasswordArgs,
+    /// Use the key of a writer in FILE, in place of a password: it can back up and nothing else
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::AnyPath,
+        env = "IBID_KEY_FILE",
+        hide_env_values = true
+    )]
+    key_file: Option<OsString>,
+    /// Use the snapshots of this writer, by its label or the beginning of its id
+    #[arg(long, global = true, value_name = "WRITER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) writer: Option<String>,
     /// Accept a repository without encryption: needed to create one and to back up into one
-    #[arg(long, global = true, conflicts_with_all = ["password_file", "password_command"])]
+    #[arg(long, global = true, conflicts_with_all = ["password_file", "password_command", "writer"])]
     pub(crate) unencrypted: bool,
     /// Limit the memory for index, buffers and queues
     #[arg(
@@ -176,6 +193,33 @@ pub(crate) struct Global {
     pub(crate) network: NetworkArgs,
 }
 
+impl Global {
+    /// Returns the file with the key of a writer, if one is to be used. An empty variable is none.
+    pub(crate) fn key_file(&self) -> Option<&Path> {
+        self.key_file.as_deref().filter(|file| !file.is_empty()).map(Path::new)
+    }
+
+    /// Returns the options for another repository, with a password of its own.
+    pub(crate) fn of_another(&self, repo: PathBuf, password: PasswordArgs, unencrypted: bool) -> Global {
+        Global {
+            config: None,
+            profile: None,
+            repo: Some(repo),
+            password,
+            key_file: None,
+            writer: None,
+            unencrypted,
+            memory: self.memory,
+            cache_dir: self.cache_dir.clone(),
+            no_cache: self.no_cache,
+            cached_data: self.cached_data,
+            network: self.network.of_another(),
+            quiet: self.quiet,
+            json: self.json,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create a repository
@@ -223,7 +267,7 @@ pub(crate) enum Command {
     /// Show or delete the local cache of the repository
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// List, add, remove and change passwords
+    /// List, add, remove and change passwords and keys of writers
     #[command(subcommand)]
     Key(KeyCommand),
     /// Store records and their versions under keys
@@ -470,62 +514,6 @@ pub(crate) enum CacheCommand {
     /// Delete the cache
     #[command(after_help = "Examples:\n  ibid cache clear")]
     Clear,
-}
-
-#[derive(Debug, Subcommand)]
-#[command(after_help = "\
-Each key opens the repository with one password. After you remove a key, its password does not open this repository \
-any more. Someone who knew it and copied the key file can still open the repository with that copy.
-
-Examples:
-  ibid key list
-  ibid key add --label laptop
-  ibid key passwd                      replace the password you opened it with
-  ibid key remove 4f1a")]
-pub(crate) enum KeyCommand {
-    /// List keys
-    #[command(after_help = "Examples:\n  ibid key list\n  ibid key list --json")]
-    List,
-    /// Add a key with another password
-    #[command(after_help = "\
-Examples:
-  ibid key add --label laptop
-  ibid key add --new-password-file /root/second --argon2 1GiB:4:4")]
-    Add(KeyAddArgs),
-    /// Remove a key, but never the one that opened the repository
-    #[command(after_help = "Examples:\n  ibid key remove 4f1a")]
-    Remove(KeyRemoveArgs),
-    /// Change the password: store the new key, then remove the old one
-    #[command(after_help = "Examples:\n  ibid key passwd\n  ibid key passwd --new-password-command 'pass ibid'")]
-    Passwd(KeyPasswdArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeyAddArgs {
-    #[command(flatten)]
-    pub(crate) password: NewPasswordArgs,
-    /// Name the key, for `ibid key list`
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub(crate) label: String,
-    /// Set what one guess at the password costs [default: 46MiB:1:1]
-    #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
-    pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeyRemoveArgs {
-    /// Remove the key whose id begins so
-    #[arg(value_name = "KEY", add = complete::keys())]
-    pub(crate) key: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct KeyPasswdArgs {
-    #[command(flatten)]
-    pub(crate) password: NewPasswordArgs,
-    /// Set what one guess at the password costs [default: 46MiB:1:1]
-    #[arg(long, value_name = "MEMORY:PASSES:LANES", value_parser = value::argon2)]
-    pub(crate) argon2: Option<ibid_format::slot::Argon2Cost>,
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,12 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
             "--init does not go with --dry-run, which creates nothing. Leave out one of them".into(),
         ));
     }
+    if args.init && context.global.key_file().is_some() {
+        return Err(Failure::Usage(
+            "--init does not go with the key of a writer, which belongs to a repository that exists. Leave it out"
+                .into(),
+        ));
+    }
     let paths = lists::paths(&mut args)?;
     let changed_blocks = args.changed_blocks.take().map(read_map).transpose()?;
     let stdin = args.stdin.take();

@@ -1,11 +1,14 @@
 //! Opens the repository that the command line names.
 
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo};
+use ibid_format::writer::TEXT_MAX;
+use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo, WriterKey};
 use ibid_terminal::path_text;
+use zeroize::Zeroizing;
 
 use super::password::{self, Password};
 use super::place::{self, Place, Servers};
@@ -58,33 +61,46 @@ impl Context {
         Context {
             out: Out::new(global.json, global.quiet),
             servers: self.servers.clone(),
-            global: Global {
-                config: None,
-                profile: None,
-                repo: Some(repo),
-                password,
-                unencrypted,
-                memory: global.memory,
-                cache_dir: global.cache_dir.clone(),
-                no_cache: global.no_cache,
-                cached_data: global.cached_data,
-                network: global.network.of_another(),
-                quiet: global.quiet,
-                json: global.json,
-            },
+            global: global.of_another(repo, password, unencrypted),
         }
     }
 
     /// Opens a repository to read from.
     pub(crate) fn open(&self) -> Result<Opened> {
+        self.refuse_key_file("running this command")?;
         let place = self.open_place()?;
         let probe = Repository::probe(&*place.storage())?;
         self.unlock(place, probe)
     }
 
+    /// Refuses the key of a writer for a command that needs a password.
+    pub(crate) fn refuse_key_file(&self, action: &'static str) -> Result<()> {
+        match self.global.key_file() {
+            Some(_) => Err(Error::WriteOnly { action }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens a repository with the key of a writer.
+    fn open_as_writer(&self, place: Place, file: &Path) -> Result<Opened> {
+        if self.global.unencrypted || self.global.writer.is_some() {
+            return Err(Failure::Usage(
+                "--key-file does not go with --unencrypted and --writer: the key says which writer it is. \
+                 Leave them out"
+                    .into(),
+            ));
+        }
+        let key = read_key(file)?;
+        let repository = Repository::open_as_writer(place.storage(), &key)?;
+        self.ready(repository, place, None)
+    }
+
     /// Opens a repository to write data to; one without encryption only with --unencrypted.
     pub(crate) fn open_to_store(&self) -> Result<Opened> {
         let place = self.open_place()?;
+        if let Some(file) = self.global.key_file() {
+            return self.open_as_writer(place, file);
+        }
         let probe = Repository::probe(&*place.storage())?;
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
@@ -106,7 +122,10 @@ impl Context {
             )));
         }
         let password = self.password_of(&place, &probe)?;
-        let repository = probe.open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
+        let mut repository = probe.open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
+        if let Some(writer) = &self.global.writer {
+            repository = repository.writer(writer)?;
+        }
         self.ready(repository, place, password)
     }
 
@@ -146,6 +165,10 @@ impl Context {
     /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; a dry run
     /// only opens it with the copy. Returns whether it was.
     pub(crate) fn open_to_repair(&self, dry_run: bool) -> Result<(Opened, bool)> {
+        self.refuse_key_file("repairing")?;
+        if self.global.writer.is_some() {
+            return Err(Error::OfWriter { action: "repairing" }.into());
+        }
         let place = self.open_place()?;
         let storage = place.storage();
         let Ok(Some(copy)) = Repository::probe_copy(&*storage) else {
@@ -189,6 +212,32 @@ impl Context {
             about,
         })
     }
+}
+
+/// Reads the key of a writer.
+fn read_key(file: &Path) -> Result<WriterKey> {
+    let read = || -> std::io::Result<Zeroizing<String>> {
+        let mut text = Zeroizing::new(String::with_capacity(TEXT_MAX as usize + 1));
+        std::fs::File::open(file)?
+            .take(TEXT_MAX + 1)
+            .read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let not_a_key = |fault: String| {
+        Failure::Fatal(format!(
+            "{} is {fault}. `ibid key add-writer` makes one, on a machine that has a password",
+            path_text(file)
+        ))
+    };
+    let text = match read() {
+        Ok(text) if text.len() as u64 <= TEXT_MAX => text,
+        Ok(_) => return Err(not_a_key("not the key of a writer: it is too long".into())),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            return Err(not_a_key("not the key of a writer: it is no text".into()));
+        }
+        Err(source) => return Err(Failure::local("read", file, source)),
+    };
+    WriterKey::parse(&text).map_err(|error| not_a_key(error.to_string()))
 }
 
 /// Returns the folder for local caches that the environment names, as the XDG base directories have it.

@@ -128,6 +128,13 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
             "Change its password with `ibid key passwd`, or open the repository with another password and remove \
              it then."
         }
+        RepoError::WriteOnly { .. } => {
+            "Unset IBID_KEY_FILE, leave out --key-file, and give a password, on a machine that may read the backups."
+        }
+        RepoError::OfWriter { .. } => "Leave out --writer, or copy the snapshots with `ibid copy` first.",
+        RepoError::UnknownWriter { .. } | RepoError::WriterExists { .. } => "`ibid key list` shows the writers.",
+        RepoError::WriterRevoked { .. } => "`ibid key add-writer` makes another one.",
+        RepoError::WriterOfAnother { .. } => "Check the path of the repository and the key that --key-file names.",
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
         RepoError::NeedsUnknown { snapshot, .. } => {
             let advice = format!(

@@ -1,11 +1,13 @@
 //! Prints `key`.
 
+use std::path::Path;
+
 use ibid_format::FileId;
 use ibid_format::tree::Time;
-use ibid_repo::{KeyChange, KeyInfo, Result};
-use ibid_terminal::escape;
+use ibid_repo::{KeyChange, KeyInfo, Result, WriterInfo, WriterKey};
 use ibid_terminal::number::{counted, size};
 use ibid_terminal::{Align, Table};
+use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
 use super::time::{local, rfc3339};
@@ -28,6 +30,24 @@ struct JsonKey<'a> {
 #[derive(Serialize)]
 struct JsonKeys<'a> {
     keys: Vec<JsonKey<'a>>,
+    writers: Vec<JsonWriter<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonWriter<'a> {
+    id: String,
+    label: Option<&'a str>,
+    created: Option<String>,
+    host: Option<&'a str>,
+    user: Option<&'a str>,
+    removed: bool,
+    problem: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonNewWriter<'a> {
+    writer: String,
+    key: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -36,14 +56,15 @@ struct JsonChanged {
     removed: Vec<String>,
 }
 
-/// Prints the list of keys.
-pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> {
+/// Prints the lists of keys and of writers.
+pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo], writers: &[WriterInfo]) -> Result<()> {
     if out.json {
         return out.document(
             "key list",
             about,
             &JsonKeys {
                 keys: keys.iter().map(json).collect(),
+                writers: writers.iter().map(json_writer).collect(),
             },
         );
     }
@@ -91,10 +112,100 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo]) -> Result<()> 
         table.row(vec![id, made, by, cost, label]);
     }
     table.lines().try_for_each(|line| out.line(line))?;
+    if !out.quiet {
+        out.line("* opened the repository just now")?;
+    }
+    match writers.is_empty() {
+        true => Ok(()),
+        false => table_of_writers(out, writers),
+    }
+}
+
+fn table_of_writers(out: &mut Out, writers: &[WriterInfo]) -> Result<()> {
+    let titles = [
+        ("writer", Align::Left),
+        ("created", Align::Left),
+        ("by", Align::Left),
+        ("label", Align::Left),
+        ("", Align::Left),
+    ];
+    let mut table = Table::new(&titles);
+    for writer in writers {
+        let (made, by, label) = match &writer.note {
+            Ok(note) => (
+                local(Time {
+                    seconds: note.created,
+                    nanos: 0,
+                }),
+                escape(format!("{}@{}", note.user, note.host).as_bytes()),
+                escape(note.label.as_bytes()),
+            ),
+            Err(problem) => (
+                "?".to_owned(),
+                "?".to_owned(),
+                format!("unreadable: {}", escape(problem.as_bytes())),
+            ),
+        };
+        let removed = if writer.is_revoked { "removed" } else { "" };
+        table.row(vec![
+            writer.id.to_string()[..8].to_owned(),
+            made,
+            by,
+            label,
+            removed.to_owned(),
+        ]);
+    }
+    out.line("")?;
+    table.lines().try_for_each(|line| out.line(line))
+}
+
+fn json_writer(writer: &WriterInfo) -> JsonWriter<'_> {
+    let note = writer.note.as_ref().ok();
+    JsonWriter {
+        id: writer.id.to_string(),
+        label: note.map(|note| note.label.as_str()),
+        created: note.map(|note| {
+            rfc3339(Time {
+                seconds: note.created,
+                nanos: 0,
+            })
+        }),
+        host: note.map(|note| note.host.as_str()),
+        user: note.map(|note| note.user.as_str()),
+        removed: writer.is_revoked,
+        problem: writer.note.as_ref().err().map(String::as_str),
+    }
+}
+
+/// Prints the key of a new writer, and nothing else.
+pub(crate) fn writer_key(out: &mut Out, about: About, key: &WriterKey) -> Result<()> {
+    let text = key.to_text();
+    if out.json {
+        let body = JsonNewWriter {
+            writer: key.id().to_string(),
+            key: Some(&text),
+        };
+        return out.document("key add-writer", about, &body);
+    }
+    text.lines().try_for_each(|line| out.line(line))
+}
+
+/// Says that a writer was added, and where its key is.
+pub(crate) fn writer_added(out: &mut Out, about: About, key: &WriterKey, label: &str, path: &Path) -> Result<()> {
+    if out.json {
+        let body = JsonNewWriter {
+            writer: key.id().to_string(),
+            key: None,
+        };
+        return out.document("key add-writer", about, &body);
+    }
     if out.quiet {
         return Ok(());
     }
-    out.line("* opened the repository just now")
+    let (id, label, path) = (&key.id().to_string()[..8], escape(label.as_bytes()), path_text(path));
+    out.line(format!(
+        "added writer {id}, {label}: its key is in {path}, and nowhere else"
+    ))
 }
 
 fn json(key: &KeyInfo) -> JsonKey<'_> {
@@ -122,6 +233,7 @@ fn json(key: &KeyInfo) -> JsonKey<'_> {
 pub(crate) enum KeyDone<'a> {
     Added(FileId),
     Removed(FileId),
+    RemovedWriter(FileId),
     Changed(&'a KeyChange),
 }
 
@@ -131,6 +243,13 @@ pub(crate) fn key_done(out: &mut Out, about: About, done: &KeyDone<'_>) -> Resul
     let (command, key, removed, text) = match done {
         KeyDone::Added(id) => ("key add", id, &[][..], format!("added key {}", short(id))),
         KeyDone::Removed(id) => ("key remove", id, &[*id][..], format!("removed key {}", short(id))),
+        KeyDone::RemovedWriter(id) => {
+            let text = format!(
+                "removed writer {}: what it stores from now on does not count",
+                short(id)
+            );
+            ("key remove", id, &[*id][..], text)
+        }
         KeyDone::Changed(change) => {
             let removed: Vec<String> = change.removed.iter().map(short).collect();
             let text = format!(

@@ -46,7 +46,7 @@ use ibid_repo::{Error, FilePart, Repository, Result};
 use ibid_terminal::Output;
 use ibid_terminal::json::Item;
 pub(crate) use init::init;
-pub(crate) use key::{KeyDone, key_done, keys};
+pub(crate) use key::{KeyDone, key_done, keys, writer_added, writer_key};
 pub(crate) use listening::{NotAnswered, serving};
 pub(crate) use records::{
     BadLine, Compacted, ExpirePrinter, FoundPrinter, GetPrinter, Indexed, Loaded, Purged, ScanPrinter, Scanned,
@@ -58,7 +58,7 @@ pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};
 pub(crate) use rewrite::{Rewritten, rewritten};
 use serde::Serialize;
-pub(crate) use snapshots::{none_match, snapshots};
+pub(crate) use snapshots::{Listed, none_match, snapshots};
 pub(crate) use stats::stats;
 pub(crate) use storage::storage_test;
 pub(crate) use tag::{Tagged, tagged};

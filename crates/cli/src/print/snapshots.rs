@@ -11,17 +11,35 @@ use super::json::JsonSnapshot;
 use super::time::local;
 use super::{About, Out};
 
+/// A snapshot in a listing.
+pub(crate) struct Listed {
+    /// The writer that has stored it, if one has.
+    pub(crate) writer: Option<String>,
+    pub(crate) info: SnapshotInfo,
+}
+
+#[derive(Serialize)]
+struct JsonListed<'a> {
+    #[serde(flatten)]
+    snapshot: JsonSnapshot,
+    writer: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct JsonEnd {
     snapshots: u64,
 }
 
 /// Prints the snapshots, newest last.
-pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo]) -> Result<()> {
+pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[Listed]) -> Result<()> {
     if out.json {
         out.begin("snapshots", about)?;
-        for info in snapshots {
-            out.item("snapshot", JsonSnapshot::new(info))?;
+        for Listed { writer, info } in snapshots {
+            let item = JsonListed {
+                snapshot: JsonSnapshot::new(info),
+                writer: writer.as_deref(),
+            };
+            out.item("snapshot", item)?;
         }
         return out.item(
             "end",
@@ -30,7 +48,8 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
             },
         );
     }
-    let titles = [
+    let has_writers = snapshots.iter().any(|listed| listed.writer.is_some());
+    let mut titles = vec![
         ("id", Align::Left),
         ("time", Align::Left),
         ("host", Align::Left),
@@ -39,12 +58,15 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
         ("paths", Align::Left),
         ("", Align::Left),
     ];
+    if has_writers {
+        titles.insert(2, ("writer", Align::Left));
+    }
     let mut table = Table::new(&titles);
-    for info in snapshots {
+    for Listed { writer, info } in snapshots {
         let snapshot = &info.snapshot;
         let tags: Vec<String> = snapshot.tags.iter().map(|tag| escape(tag.as_bytes())).collect();
         let paths: Vec<String> = snapshot.paths.iter().map(|path| escape(path)).collect();
-        table.row(vec![
+        let mut row = vec![
             info.short_id(),
             local(snapshot.time),
             escape(snapshot.host.as_bytes()),
@@ -52,7 +74,11 @@ pub(crate) fn snapshots(out: &mut Out, about: About, snapshots: &[SnapshotInfo])
             size(snapshot.counters.bytes),
             paths.join(" "),
             flaws(&snapshot.counters),
-        ]);
+        ];
+        if has_writers {
+            row.insert(2, escape(writer.as_deref().unwrap_or_default().as_bytes()));
+        }
+        table.row(row);
     }
     if !snapshots.is_empty() {
         for line in table.lines() {

@@ -397,6 +397,43 @@ fn a_profile_names_another_machine() {
     away.restores();
 }
 
+/// The guide's commands for a machine that reads nothing, over a connection that can only add.
+#[test]
+fn the_guide_to_writers_runs_as_written_with_append_only() {
+    let away = Away::with("exec ibid serve --stdio --append-only repo");
+    away.init();
+    away.home.write("letters/anna.txt", "dear Anna\n");
+    let mut blocks = blocks(include_str!("../../../../docs/remote.md"));
+    blocks.retain(|block| block.contains("add-writer"));
+    assert_eq!(blocks.len(), 1);
+    let environment = format!(
+        "export IBID_SSH=\"sh '{}'\" IBID_REPO='{}' IBID_PASSWORD=secret\n",
+        away.ssh.display(),
+        away.repository()
+    );
+    blocks.insert(0, environment);
+    let printed = run_blocks(&away.home, &blocks);
+    assert!(printed.contains("laptop"), "{printed}");
+    let restored = std::fs::read(away.home.path("from-laptop/anna.txt")).unwrap();
+    assert_eq!(restored, b"dear Anna\n");
+    // Its sessions are gone, and a keeper can end it.
+    let there = tree(&away.home.path("there/repo/written"));
+    assert!(
+        there
+            .iter()
+            .any(|(path, ..)| path.to_string_lossy().contains("snapshots/"))
+    );
+    assert!(
+        !there
+            .iter()
+            .any(|(path, ..)| path.to_string_lossy().contains("sessions/"))
+    );
+    away.ok(&["key", "remove", "laptop"]);
+    let mut command = away.command(&["backup", "letters"]);
+    let ran = run(command.env("IBID_KEY_FILE", away.home.path("laptop.key")));
+    assert!(ran.code == 1 && ran.err.contains("was removed"), "{ran:?}");
+}
+
 /// The guide's commands, with a script in place of `ssh`.
 #[test]
 fn the_guide_to_other_machines_runs_as_written() {

@@ -124,6 +124,25 @@ fn keys_and_checks_print_what_is_documented() {
             .iter()
             .any(|key| key["id"] == added["key"] && key["label"] == "second")
     );
+    let writer = tables.document("key add-writer", &json(&["key", "add-writer", "--label", "desk"]).out);
+    assert!(writer["key"].as_str().unwrap().contains("ibid-writer-1 "), "{writer}");
+    let in_file = ["key", "add-writer", "--label", "laptop", "--out", "laptop.key"];
+    assert_eq!(
+        tables.document("key add-writer", &json(&in_file).out)["key"],
+        Value::Null
+    );
+    let mut backup = home.ibid(["backup", "files", "--quiet"]);
+    assert_eq!(run(backup.env("IBID_KEY_FILE", home.path("laptop.key"))).code, 0);
+    let listed = tables.stream("snapshots", &json(&["snapshots"]).out);
+    assert_eq!(
+        (&listed[1]["writer"], &listed[2]["writer"]),
+        (&Value::Null, &"laptop".into())
+    );
+    tables.document("key add", &json(&["key", "remove", "desk"]).out);
+    let keys = tables.document("key list", &json(&["key", "list"]).out);
+    let removed = |writer: &&Value| writer["removed"] == true;
+    let desk = keys["writers"].as_array().unwrap().iter().find(removed).unwrap();
+    assert_eq!(desk["label"], "desk");
     tables.document("key add", &json(&["key", "remove", added["key"].as_str().unwrap()]).out);
     tables.document("key add", &json(&["key", "passwd", CHEAP[0], CHEAP[1]]).out);
 

@@ -33,6 +33,7 @@ mod support;
 mod tables;
 mod trouble;
 mod walk;
+mod writers;
 
 /// Path of the program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ibid");

@@ -348,4 +348,8 @@ fn the_guide_to_servers_runs_as_written() {
         std::fs::read(remote.home.path("restored/anna.txt")).unwrap(),
         b"dear Anna\n"
     );
+    assert_eq!(
+        std::fs::read(remote.home.path("from-laptop/anna.txt")).unwrap(),
+        b"dear Anna\n"
+    );
 }

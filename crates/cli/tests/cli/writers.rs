@@ -1,0 +1,243 @@
+//! The key of a writer, from the command that makes it to the one that ends it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{CHEAP, Home, Ran, run, tree};
+
+/// A home with a repository, a writer `laptop`, and its key in `laptop.key`.
+fn with_writer() -> Home {
+    let home = Home::new();
+    home.ok(["key", "add-writer", "--label", "laptop", "--out", "laptop.key"]);
+    home
+}
+
+/// Returns a command on the laptop: it has the key, and no password.
+fn on_laptop(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = home.ibid(arguments);
+    command
+        .env_remove("IBID_PASSWORD")
+        .env("IBID_KEY_FILE", home.path("laptop.key"));
+    command
+}
+
+fn laptop(home: &Home, arguments: &[&str]) -> Ran {
+    run(&mut on_laptop(home, arguments))
+}
+
+#[test]
+fn a_laptop_backs_up_with_its_key_and_its_owner_restores() {
+    let home = with_writer();
+    let mode = std::fs::metadata(home.path("laptop.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "only its owner may read it");
+    for _ in 0..2 {
+        let ran = laptop(&home, &["backup", "files"]);
+        assert!(ran.code == 0 && !ran.err.contains("warning"), "{ran:?}");
+    }
+    home.ok(["backup", "files", "--quiet"]);
+    let listed = home.ok(["snapshots"]);
+    assert!(
+        listed.contains("writer") && listed.matches("laptop").count() == 2,
+        "{listed}"
+    );
+    assert!(listed.contains("3 snapshots"), "{listed}");
+    let own = home.ok(["snapshots", "--writer", "laptop", "--quiet"]);
+    assert_eq!(own.lines().count(), 2 + 1, "{own}");
+    home.ok(["restore", &home.at("files"), "out", "--writer", "laptop", "--verify"]);
+    assert!(tree(&home.path("files")) == tree(&home.path("out")));
+    for command in [
+        &["ls", "latest", "-R"][..],
+        &["find", "anna.txt"],
+        &["dump", &home.at("files/anna.txt")],
+        &["diff", "latest~1", "latest"],
+        &["stats"],
+        &["check", "--read-data"],
+        &["sessions"],
+    ] {
+        home.ok([command, &["--writer", "laptop"]].concat());
+    }
+    // By the beginning of its id, too.
+    let keys: Value = serde_json::from_str(&home.ok(["key", "list", "--json"])).unwrap();
+    let id = keys["writers"][0]["id"].as_str().unwrap();
+    home.ok(["ls", "latest", "--writer", &id[..8]]);
+    assert!(
+        home.fails(1, ["ls", "latest", "--writer", "desk"])
+            .contains("there is no writer \"desk\"")
+    );
+}
+
+#[test]
+fn every_other_command_refuses_the_key() {
+    let home = with_writer();
+    laptop(&home, &["backup", "files", "--quiet"]);
+    let before = tree(&home.path("repo"));
+    for command in [
+        &["snapshots"][..],
+        &["ls", "latest"],
+        &["find", "anna.txt"],
+        &["restore", "latest", "out"],
+        &["dump", "latest:files/anna.txt"],
+        &["diff", "latest", "latest"],
+        &["stats"],
+        &["tag", "add", "x", "latest"],
+        &["copy", "--to", "elsewhere"],
+        &["rewrite", "latest", "--exclude", "x"],
+        &["forget", "latest"],
+        &["forget", "--keep-last", "1"],
+        &["forget", "--undo"],
+        &["prune"],
+        &["prune", "--dry-run"],
+        &["sessions"],
+        &["check"],
+        &["repair"],
+        &["cache", "clear"],
+        &["key", "list"],
+        &["key", "add"],
+        &["key", "passwd"],
+        &["key", "remove", "laptop"],
+        &["key", "add-writer", "--label", "x"],
+        &["backup", "files", "--parent", "latest"],
+        &["backup", "files", "--skip-if-unchanged"],
+    ] {
+        let ran = laptop(&home, command);
+        let said = "stores snapshots and nothing else";
+        assert!(
+            ran.code == 1 && ran.err.contains(said) && ran.out.is_empty(),
+            "{command:?}: {ran:?}"
+        );
+    }
+    for command in [
+        &["backup", "files", "--init"][..],
+        &["backup", "files", "--writer", "laptop"],
+    ] {
+        assert_eq!(laptop(&home, command).code, 2, "{command:?}");
+    }
+    assert!(tree(&home.path("repo")) == before);
+    assert!(!home.path("out").exists());
+}
+
+#[test]
+fn what_is_not_there_yet_is_refused_in_words() {
+    let home = with_writer();
+    laptop(&home, &["backup", "files", "--quiet"]);
+    let before = tree(&home.path("repo"));
+    for command in [
+        &["forget", "latest", "--yes"][..],
+        &["prune"],
+        &["repair"],
+        &["tag", "add", "x", "latest"],
+        &["rewrite", "latest", "--exclude", "anna.txt", "--forget"],
+        &["backup", "files"],
+    ] {
+        let said = home.fails(1, [command, &["--writer", "laptop"]].concat());
+        assert!(
+            said.contains("not possible yet with the snapshots of a writer"),
+            "{command:?}: {said}"
+        );
+    }
+    assert!(tree(&home.path("repo")) == before);
+    let mut copy = home.ibid([
+        "copy",
+        "--writer",
+        "laptop",
+        "--to",
+        "elsewhere",
+        "--to-password-command",
+        "echo other",
+    ]);
+    let mut init = home.ibid(["init", "--repo", "elsewhere", CHEAP[0], CHEAP[1]]);
+    assert_eq!(run(init.env("IBID_PASSWORD", "other")).code, 0);
+    assert_eq!(run(&mut copy).code, 0);
+    let mut restore = home.ibid(["restore", &home.at("files"), "out", "--repo", "elsewhere"]);
+    assert_eq!(run(restore.env("IBID_PASSWORD", "other")).code, 0);
+    assert!(tree(&home.path("files")) == tree(&home.path("out")));
+}
+
+#[test]
+fn a_removed_writer_stores_nothing_any_more() {
+    let home = with_writer();
+    laptop(&home, &["backup", "files", "--quiet"]);
+    assert!(home.ok(["key", "remove", "laptop"]).contains("does not count"));
+    let ran = laptop(&home, &["backup", "files"]);
+    assert!(ran.code == 1 && ran.err.contains("was removed"), "{ran:?}");
+    assert!(home.ok(["key", "list"]).contains("removed"));
+    assert!(home.ok(["snapshots"]).contains("laptop"), "what it had stored is there");
+    home.ok(["restore", &home.at("files"), "out", "--writer", "laptop"]);
+    assert!(home.fails(1, ["key", "remove", "laptop"]).contains("was removed"));
+    assert!(home.fails(1, ["key", "remove", "nobody"]).contains("key list"));
+}
+
+#[test]
+fn a_key_that_is_none_is_refused_in_words() {
+    let home = with_writer();
+    let with = |key: &str| run(on_laptop(&home, &["backup", "files"]).env("IBID_KEY_FILE", key));
+    let text = std::fs::read_to_string(home.path("laptop.key")).unwrap();
+    home.write(
+        "changed.key",
+        text.trim_end().strip_suffix(|_| true).unwrap().to_owned() + "g",
+    );
+    home.write("binary.key", [0xff, 0xfe]);
+    home.write("long.key", "#".repeat(5000));
+    for (key, said) in [
+        ("changed.key", "hexadecimal digits"),
+        ("binary.key", "it is no text"),
+        ("long.key", "it is too long"),
+        ("files/anna.txt", "begins with ibid-writer-1"),
+        ("nowhere", "no such file"),
+    ] {
+        let ran = with(key);
+        assert!(ran.code == 1 && ran.err.contains(said), "{key}: {ran:?}");
+    }
+    assert_eq!(with("").code, 5, "an empty variable is none, and there is no password");
+    // That of another repository.
+    let other = Home::new();
+    let mut command = on_laptop(&home, &["backup", "files"]);
+    let ran = run(command.env("IBID_REPO", other.path("repo")));
+    assert!(
+        ran.code == 1 && ran.err.contains("the key is for repository"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_key_is_never_written_over_a_file_nor_made_for_nothing() {
+    let home = with_writer();
+    let before = std::fs::read(home.path("laptop.key")).unwrap();
+    home.fails(1, ["key", "add-writer", "--label", "other", "--out", "laptop.key"]);
+    assert_eq!(std::fs::read(home.path("laptop.key")).unwrap(), before);
+    assert!(
+        home.fails(1, ["key", "add-writer", "--label", "laptop", "--out", "new.key"])
+            .contains("already")
+    );
+    assert!(!home.path("new.key").exists());
+    home.fails(2, ["key", "add-writer", "--label", ""]);
+    let keys: Value = serde_json::from_str(&home.ok(["key", "list", "--json"])).unwrap();
+    assert_eq!(keys["writers"].as_array().unwrap().len(), 1);
+    let printed = home.ok(["key", "add-writer", "--label", "printed"]);
+    home.write("printed.key", &printed);
+    let mut command = on_laptop(&home, &["backup", "files", "--quiet"]);
+    assert_eq!(run(command.env("IBID_KEY_FILE", home.path("printed.key"))).code, 0);
+    // An unencrypted repository has no writers.
+    let open = Home::bare();
+    let mut init = open.ibid(["init", "--unencrypted", "--quiet"]);
+    assert_eq!(run(init.env_remove("IBID_PASSWORD")).code, 0);
+    let mut command = open.ibid(["key", "add-writer", "--label", "x", "--unencrypted"]);
+    assert_eq!(run(command.env_remove("IBID_PASSWORD")).code, 1);
+}
+
+#[test]
+fn a_profile_names_the_key() {
+    let home = with_writer();
+    let config = format!(
+        "[profile.laptop]\nrepo = \"{}\"\nkey-file = \"~/laptop.key\"\n\
+         [profile.laptop.backup]\npaths = [\"~/files\"]\n",
+        home.path("repo").display()
+    );
+    home.write(".config/ibid/config.toml", config);
+    let mut command = home.ibid(["backup", "--profile", "laptop", "--quiet"]);
+    let ran = run(command.env_remove("IBID_PASSWORD").env_remove("IBID_REPO"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(home.ok(["snapshots"]).contains("laptop"));
+}
