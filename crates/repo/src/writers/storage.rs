@@ -49,6 +49,13 @@ impl WriterStorage {
         Name::new(&format!("{}{name}", self.prefix)).expect("names of a repository are short")
     }
 
+    /// Returns the header of a file of these parts.
+    fn header(&self, name: &Name, parts: &[&[u8]]) -> Result<[u8; HEADER], Error> {
+        let (kind, id) = self.what(Operation::Put, name)?;
+        let header = signed::sign(&self.keys, kind, id, parts);
+        header.map_err(|source| self.refuse(Operation::Put, name, source))
+    }
+
     fn refuse(&self, operation: Operation, name: &Name, source: ibid_format::Error) -> Error {
         Error::new(ErrorKind::Io, operation, Some(&self.stored_name(name)), self.location())
             .with_found(source.to_string())
@@ -120,6 +127,11 @@ impl WriterStorage {
     }
 }
 
+/// Returns the parts of a file with its header.
+fn signed_parts<'p>(header: &'p [u8], parts: &[&'p [u8]]) -> Vec<&'p [u8]> {
+    std::iter::once(header).chain(parts.iter().copied()).collect()
+}
+
 /// Returns what a file of a writer is; `None` for names that a writer has no files of.
 fn what(name: &Name) -> Option<What> {
     let (top, _) = match name.as_str().split_once('/') {
@@ -152,11 +164,14 @@ fn stored_kind(kind: FileKind) -> Option<StoredKind> {
 
 impl Storage for WriterStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
-        let (kind, id) = self.what(Operation::Put, name)?;
-        let header =
-            signed::sign(&self.keys, kind, id, parts).map_err(|source| self.refuse(Operation::Put, name, source))?;
-        let all: Vec<&[u8]> = std::iter::once(&header[..]).chain(parts.iter().copied()).collect();
-        self.storage.put(&self.stored_name(name), &all)
+        let header = self.header(name, parts)?;
+        self.storage.put(&self.stored_name(name), &signed_parts(&header, parts))
+    }
+
+    fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        let header = self.header(name, parts)?;
+        self.storage
+            .put_data(&self.stored_name(name), &signed_parts(&header, parts))
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
