@@ -75,6 +75,36 @@ fn imports_stand_in_three_groups() {
     complain(wrong);
 }
 
+/// Returns the names of tests that a line of a guide has in backticks: at least four words.
+fn tests_named(line: &str) -> impl Iterator<Item = &str> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    quoted.filter(|text| {
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        text.bytes().all(is_name) && text.matches('_').count() >= 3
+    })
+}
+
+#[test]
+fn the_tests_that_guides_name_are_there() {
+    let tests: HashSet<String> = rust()
+        .iter()
+        .flat_map(|file| file.text.lines())
+        .filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next())
+        .map(str::to_owned)
+        .collect();
+    // The others name fields and columns.
+    let is_guide = |path: &str| !path.ends_with("json.md") && path != "docs/benchmarks.md";
+    let guides = files(|path| path.starts_with("docs/") && path.ends_with(".md") && is_guide(path));
+    complain(guides.iter().flat_map(|file| {
+        let named = file
+            .lines()
+            .flat_map(|(number, line)| tests_named(line).map(move |name| (number, name)));
+        let missing = named.filter(|(_, name)| !tests.contains(*name));
+        missing.map(|(number, name)| format!("{}:{number}: there is no test {name}", file.path))
+    }));
+    assert!(tests_named("see `a_test_of_it`, `not_one`").eq(["a_test_of_it"]));
+}
+
 #[test]
 fn no_file_names_what_only_we_have() {
     // In two parts each, so that this file does not name them.
