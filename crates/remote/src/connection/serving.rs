@@ -35,11 +35,11 @@ impl Opened {
 /// Opens the storage of a server; creates it first if told so.
 pub type OpenStorage<'o> = dyn Fn(bool) -> Result<Opened, Error> + Sync + 'o;
 
-/// How [`serve`] serves.
+/// How [`serve`](super::serve) serves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// Whether the client can only add to a repository; see [`AppendOnly`].
+    /// Whether the client can only add to a repository; see [`AppendOnly`](super::AppendOnly).
     pub append_only: bool,
     /// How often the client is told that the connection is alive. By default every 10 s.
     pub alive: Duration,

@@ -303,7 +303,9 @@ impl State {
 /// Returns the pack and the start that a file is named after.
 fn named(path: &Path) -> Option<(FileId, u64)> {
     let (pack, start) = path.file_name()?.to_str()?.split_once('-')?;
-    Some((FileId::parse(pack)?, start.parse().ok()?))
+    // No pack is longer.
+    let start: u32 = start.parse().ok()?;
+    Some((FileId::parse(pack)?, start.into()))
 }
 
 #[cfg(test)]
@@ -397,6 +399,23 @@ mod tests {
         assert!(!parts.read_at(pack(1), 0, &mut [0; 5]));
         assert!(!parts.has(pack(1), 0, 5));
         assert!(parts.read_at(pack(1), 10, &mut [0; 6]), "the other one is");
+    }
+
+    #[test]
+    fn what_is_no_part_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = parts(folder.path(), LIMIT);
+        first.put(pack(1), 0, b"bytes");
+        let id = pack(2);
+        for name in [
+            format!("{id}-{}", u64::MAX),
+            format!("{id}"),
+            format!("{id}-x"),
+            "tmp-1".to_owned(),
+        ] {
+            std::fs::write(first.folder().join(name), b"bytes").unwrap();
+        }
+        assert_eq!(there(&parts(folder.path(), LIMIT)), [1]);
     }
 
     #[test]
