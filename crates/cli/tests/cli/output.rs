@@ -198,7 +198,10 @@ fn shells_complete_options_values_and_snapshots() {
     signal(&running, Signal::TERM);
     running.wait().unwrap();
     // The names of commands.
-    assert_eq!(complete(&["man", "key", ""], &[]), ["list", "add", "remove", "passwd"]);
+    assert_eq!(
+        complete(&["man", "key", ""], &[]),
+        ["list", "add", "add-writer", "remove", "passwd"]
+    );
     assert_eq!(complete(&["man", "snap"], &[]), ["snapshots"]);
     assert!(complete(&["man", "snapshots", ""], &[]).is_empty());
     // The repository and the password may be in the command line.
