@@ -244,8 +244,9 @@ impl ObjectStorage {
         }
     }
 
-    /// Removes objects as this store does it, and leaves those that it can't.
-    fn delete_with(&self, store: &Arc<dyn ObjectStore>, left: &mut Vec<&Name>) -> Result<(), Error> {
+    /// Removes objects as this store does it, and leaves those that it can't. Returns whether the server has refused
+    /// such a request.
+    fn delete_with(&self, store: &Arc<dyn ObjectStore>, left: &mut Vec<&Name>) -> Result<bool, Error> {
         let call = Arc::default();
         let paths: Vec<Path> = left.iter().map(|name| self.path(name.as_str())).collect();
         let deletes = store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());
@@ -256,16 +257,14 @@ impl ObjectStorage {
                 Err(error) => failed = Some(error),
             }
         }
-        match (failed, call.last()) {
+        let refused = match (failed, call.last()) {
             (Some(error), Some(Met::Nothing { .. })) => return Err(self.fail(Operation::Delete, None, &call, error)),
-            (Some(_), Some(Met::Status(400 | 404 | 405 | 501))) if deleted.is_empty() => {
-                self.takes_one.store(true, Ordering::Relaxed);
-            }
-            _ => {}
-        }
+            (Some(_), Some(Met::Status(400 | 404 | 405 | 501))) => deleted.is_empty(),
+            _ => false,
+        };
         let mut is_left = paths.iter().map(|path| !deleted.contains(path));
         left.retain(|_| is_left.next().unwrap_or(true));
-        Ok(())
+        Ok(refused)
     }
 
     fn head(&self, operation: Operation, name: &Name) -> Result<u64, Error> {
@@ -482,13 +481,13 @@ impl Storage for ObjectStorage {
     fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
         for names in names.chunks(DELETED) {
             let mut left: Vec<&Name> = names.iter().collect();
+            if left.len() > 1 && !self.takes_one.load(Ordering::Relaxed) {
+                let refused = self.delete_with(&self.many, &mut left)?;
+                self.takes_one.fetch_or(refused, Ordering::Relaxed);
+            }
             // Some servers do not know the request for many. Then each object is one, and several are sent at once.
-            for store in [&self.many, &self.repeating] {
-                let is_many =
-                    left.len() > 1 && !(Arc::ptr_eq(store, &self.many) && self.takes_one.load(Ordering::Relaxed));
-                if is_many {
-                    self.delete_with(store, &mut left)?;
-                }
+            if left.len() > 1 {
+                self.delete_with(&self.repeating, &mut left)?;
             }
             // What is left says why.
             left.into_iter().try_for_each(|name| self.delete(name))?;

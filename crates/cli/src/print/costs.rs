@@ -149,8 +149,8 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
     out.line(format!("this estimate  {}{cost}", requests_text(&server.asked)))
 }
 
-/// Formats what a server is asked: `14 requests (2 to store, 12 to read), 384 B sent, 8.9 KiB received`.
-pub(crate) fn requests_text(requests: &Requests) -> String {
+/// Formats how many requests of each kind there are: `2 to store, 12 to read`.
+pub(super) fn kinds_text(requests: &Requests) -> String {
     let kinds = [
         (requests.put, "to store"),
         (requests.get, "to read"),
@@ -161,10 +161,15 @@ pub(crate) fn requests_text(requests: &Requests) -> String {
     ];
     let asked = kinds.into_iter().filter(|(count, _)| *count > 0);
     let asked: Vec<String> = asked.map(|(count, what)| format!("{count} {what}")).collect();
+    asked.join(", ")
+}
+
+/// Formats what a server is asked: `14 requests (2 to store, 12 to read), 384 B sent, 8.9 KiB received`.
+pub(crate) fn requests_text(requests: &Requests) -> String {
     format!(
         "{} ({}), {} sent, {} received",
         counted(requests.count(), "request", "requests"),
-        asked.join(", "),
+        kinds_text(requests),
         size(requests.sent_bytes),
         size(requests.received_bytes)
     )

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ibid_format::FileId;
+use ibid_format::slot::Note;
 use ibid_format::tree::Time;
 use ibid_repo::{KeyChange, KeyInfo, Result, WriterInfo, WriterKey};
 use ibid_terminal::number::{counted, size};
@@ -77,24 +78,7 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo], writers: &[Wri
     ];
     let mut table = Table::new(&titles);
     for key in keys {
-        let (made, by, label) = match &key.note {
-            Ok(note) => {
-                let by = format!("{}@{}", note.user, note.host);
-                (
-                    local(Time {
-                        seconds: note.created,
-                        nanos: 0,
-                    }),
-                    escape(by.as_bytes()),
-                    escape(note.label.as_bytes()),
-                )
-            }
-            Err(problem) => (
-                "?".to_owned(),
-                "?".to_owned(),
-                format!("unreadable: {}", escape(problem.as_bytes())),
-            ),
-        };
+        let [made, by, label] = of_note(&key.note);
         let cost = key.cost.map_or_else(
             || "?".to_owned(),
             |cost| {
@@ -121,6 +105,25 @@ pub(crate) fn keys(out: &mut Out, about: About, keys: &[KeyInfo], writers: &[Wri
     }
 }
 
+/// Returns when a key was made, by whom, and its label.
+fn of_note(note: &std::result::Result<Note, String>) -> [String; 3] {
+    match note {
+        Ok(note) => [
+            local(Time {
+                seconds: note.created,
+                nanos: 0,
+            }),
+            escape(format!("{}@{}", note.user, note.host).as_bytes()),
+            escape(note.label.as_bytes()),
+        ],
+        Err(problem) => [
+            "?".to_owned(),
+            "?".to_owned(),
+            format!("unreadable: {}", escape(problem.as_bytes())),
+        ],
+    }
+}
+
 fn table_of_writers(out: &mut Out, writers: &[WriterInfo]) -> Result<()> {
     let titles = [
         ("writer", Align::Left),
@@ -131,21 +134,7 @@ fn table_of_writers(out: &mut Out, writers: &[WriterInfo]) -> Result<()> {
     ];
     let mut table = Table::new(&titles);
     for writer in writers {
-        let (made, by, label) = match &writer.note {
-            Ok(note) => (
-                local(Time {
-                    seconds: note.created,
-                    nanos: 0,
-                }),
-                escape(format!("{}@{}", note.user, note.host).as_bytes()),
-                escape(note.label.as_bytes()),
-            ),
-            Err(problem) => (
-                "?".to_owned(),
-                "?".to_owned(),
-                format!("unreadable: {}", escape(problem.as_bytes())),
-            ),
-        };
+        let [made, by, label] = of_note(&writer.note);
         let removed = if writer.is_revoked { "removed" } else { "" };
         table.row(vec![
             writer.id.to_string()[..8].to_owned(),

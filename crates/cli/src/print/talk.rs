@@ -10,6 +10,7 @@ use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{escape, message as line, path_text, reason};
 
+use super::costs::kinds_text;
 use super::records::BadLine;
 use crate::failure::{Failure, advice, with_causes};
 
@@ -323,16 +324,6 @@ pub(crate) fn swept(files: u64, bytes: u64) {
 
 /// Says what a server was asked.
 pub(crate) fn requests(requests: &Requests) {
-    let kinds = [
-        (requests.put, "to store"),
-        (requests.get, "to read"),
-        (requests.head, "for sizes"),
-        (requests.list, "for lists"),
-        (requests.delete, "to delete"),
-        (requests.other, "for other things"),
-    ];
-    let asked = kinds.into_iter().filter(|(count, _)| *count > 0);
-    let asked: Vec<String> = asked.map(|(count, what)| format!("{count} {what}")).collect();
     let again = match requests.again {
         0 => String::new(),
         again => format!("; {again} of them again"),
@@ -340,7 +331,7 @@ pub(crate) fn requests(requests: &Requests) {
     line(&format!(
         "{}: {}{again}; {} sent, {} received",
         counted(requests.count(), "request", "requests"),
-        asked.join(", "),
+        kinds_text(requests),
         size(requests.sent_bytes),
         size(requests.received_bytes)
     ));

@@ -20,7 +20,7 @@ const SMALL: u64 = 64 << 10;
 impl Repository {
     /// Merges index files of about one size, as long as there are many of them. So an entry is written
     /// again once for each such size, and what a backup merges is seldom more than what it wrote.
-    pub(crate) fn merge_index_files(&self, known: Vec<(FileId, u64)>) -> Result<()> {
+    pub(crate) fn merge_index_files(&self, known: &[(FileId, u64)]) -> Result<()> {
         let limits = self.index_limits();
         if alike(known, limits.merged_files, limits.merged_bytes).is_empty() {
             return Ok(());
@@ -39,7 +39,7 @@ impl Repository {
     fn merge_alike(&self) -> Result<bool> {
         let limits = self.index_limits();
         let files = alike(
-            self.files.list(folder::INDEX)?,
+            &self.files.list(folder::INDEX)?,
             limits.merged_files,
             limits.merged_bytes,
         );
@@ -79,9 +79,9 @@ impl Repository {
 /// `bytes_max` bytes in all, and at least two. Files larger than half of that are never merged.
 ///
 /// Sizes are about one if their binary logarithms, halved, are the same; small ones all are.
-fn alike(files: Vec<(FileId, u64)>, many: usize, bytes_max: u64) -> Vec<FileId> {
+fn alike(files: &[(FileId, u64)], many: usize, bytes_max: u64) -> Vec<FileId> {
     let mut tiers: BTreeMap<u32, Vec<(u64, FileId)>> = BTreeMap::new();
-    for (id, size) in files.into_iter().filter(|(_, size)| *size <= bytes_max / 2) {
+    for &(id, size) in files.iter().filter(|(_, size)| *size <= bytes_max / 2) {
         let tier = size.max(SMALL).ilog2() / 2;
         tiers.entry(tier).or_default().push((size, id));
     }
@@ -135,7 +135,7 @@ mod tests {
             }
             let before = merged;
             loop {
-                let chosen: HashSet<FileId> = alike(files.clone(), MANY, BYTES_MAX).into_iter().collect();
+                let chosen: HashSet<FileId> = alike(&files, MANY, BYTES_MAX).into_iter().collect();
                 if chosen.is_empty() {
                     break;
                 }

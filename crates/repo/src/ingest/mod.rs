@@ -55,6 +55,7 @@ mod unchanged;
 mod unread;
 mod work;
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -181,7 +182,7 @@ impl Repository {
         if self.files.keys.is_of_writer() && !self.is_write_only() {
             return Err(Error::OfWriter { action: "storing" });
         }
-        let options = &self.options_of_writers(options)?;
+        let options = &*self.options_of_writers(options)?;
         let started = clock::instant();
         let paths = recorded_paths(&input);
         let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
@@ -235,7 +236,7 @@ impl Repository {
         let checkpoints = origin.of_checkpoints(&input, session.as_deref(), options);
         let built = build::run(&job, input, baseline, checkpoints.clone());
         self.refresh();
-        let built = built?;
+        let mut built = built?;
         let skipped = match &origin.parent {
             Some(parent) if options.skip_if_unchanged && !options.dry_run => {
                 // A parent that can't be read is no reason to go without a snapshot.
@@ -250,7 +251,7 @@ impl Repository {
         let reading_began = job.started;
         let stored = StoredFiles {
             packs: self.packs_hash(&job),
-            index_files: built.index_files.clone(),
+            index_files: std::mem::take(&mut built.index_files),
         };
         let tally = job.into_tally();
         let duration_ms = || clock::since(started).as_millis() as u64;
@@ -310,7 +311,7 @@ impl Repository {
         {
             self.monitor.warn(Warning::Cache { error });
         }
-        if let Err(error) = self.merge_index_files(stored.index_files.clone()) {
+        if let Err(error) = self.merge_index_files(&stored.index_files) {
             // The snapshot is durable. The next backup tries again.
             self.monitor.warn(Warning::Repository { error });
         }
@@ -512,9 +513,9 @@ impl Repository {
     }
 
     /// Returns the options of a backup, without what a writer can't do: it reads neither snapshots nor packs.
-    fn options_of_writers(&self, options: &BackupOptions) -> Result<BackupOptions> {
+    fn options_of_writers<'o>(&self, options: &'o BackupOptions) -> Result<Cow<'o, BackupOptions>> {
         if !self.is_write_only() {
-            return Ok(options.clone());
+            return Ok(Cow::Borrowed(options));
         }
         let action = match options {
             BackupOptions { parent: Some(_), .. } => Some("comparing with a parent snapshot"),
@@ -530,12 +531,12 @@ impl Repository {
         };
         match action {
             Some(action) => Err(Error::WriteOnly { action }),
-            None => Ok(BackupOptions {
+            None => Ok(Cow::Owned(BackupOptions {
                 similarity: Similarity::Off,
                 hints: Hints::Off,
                 checkpoints: Checkpoints::Off,
                 ..options.clone()
-            }),
+            })),
         }
     }
 

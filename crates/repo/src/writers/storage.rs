@@ -2,7 +2,7 @@
 //!
 //! What was not signed by the writer or by a keeper is damaged. So is what the writer has signed after it was revoked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,8 +21,8 @@ pub(crate) struct WriterStorage {
     keys: Keys,
     /// The files that count of a writer that was revoked.
     counted: Option<BTreeSet<(StoredKind, FileId)>>,
-    /// Who has signed the files whose headers were read.
-    signers: Mutex<BTreeMap<Name, Signer>>,
+    /// The packs whose headers were verified: each is read once.
+    verified: Mutex<HashSet<FileId>>,
 }
 
 /// What a file of a writer is: its kind, and its id.
@@ -40,7 +40,7 @@ impl WriterStorage {
             prefix: format!("{}/{writer}/", folder::WRITTEN),
             keys,
             counted,
-            signers: Mutex::default(),
+            verified: Mutex::default(),
         }
     }
 
@@ -67,18 +67,17 @@ impl WriterStorage {
         what(name).ok_or_else(|| Error::new(ErrorKind::NotFound, operation, Some(name), self.location()))
     }
 
-    fn signers(&self) -> MutexGuard<'_, BTreeMap<Name, Signer>> {
-        self.signers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn verified(&self) -> MutexGuard<'_, HashSet<FileId>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Verifies a header, and remembers who signed it.
+    /// Verifies a header.
     fn verify(&self, operation: Operation, name: &Name, (kind, id): What, header: &[u8]) -> Result<Header, Error> {
         let refuse = |source| self.refuse(operation, name, source);
         let header = signed::open(&self.keys, kind, id, header).map_err(refuse)?;
         if header.signer() == Signer::Writer && !self.counts(kind, id) {
             return Err(refuse(ibid_format::Error::Revoked { kind, file: id }));
         }
-        self.signers().insert(name.clone(), header.signer());
         Ok(header)
     }
 
@@ -110,9 +109,9 @@ impl WriterStorage {
         self.refuse(operation, name, source)
     }
 
-    /// Reads the header of a file if it was not read before.
+    /// Reads the header of a pack if it was not read before.
     fn read_header(&self, name: &Name, what: What) -> Result<(), Error> {
-        if self.signers().contains_key(name) {
+        if self.verified().contains(&what.1) {
             return Ok(());
         }
         let mut header = [0; HEADER];
@@ -123,7 +122,9 @@ impl WriterStorage {
             }
             read => read?,
         }
-        self.verify(Operation::ReadAt, name, what, &header).map(drop)
+        self.verify(Operation::ReadAt, name, what, &header)?;
+        self.verified().insert(what.1);
+        Ok(())
     }
 }
 

@@ -97,7 +97,7 @@ fn what_a_writer_stores_a_keeper_reads() {
     assert_eq!(report.snapshots, 1);
     let by_id = scene.repository.writer(&scene.laptop.id().to_string()[..12]).unwrap();
     assert_eq!(by_id.snapshot("latest").unwrap().id, id);
-    // It is nobody else's.
+    // It belongs to no other.
     assert!(scene.repository.snapshots().unwrap().is_empty());
     assert!(
         scene
@@ -531,7 +531,7 @@ fn malicious_writers_sessions_hold_up_nobody_else() {
         .unwrap();
     assert!(
         !scene.image().keys().any(|name| kind(name) == "packs"),
-        "the prune waited for nobody"
+        "the prune did not wait"
     );
     assert_eq!(
         scene
