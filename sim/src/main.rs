@@ -53,6 +53,9 @@ impl Flags {
                 .strip_prefix("--")
                 .ok_or(format!("{name:?}: expected --NAME VALUE"))?
                 .to_owned();
+            if !NAMES.contains(&name.as_str()) {
+                return Err(format!("--{name}: no such option; {USAGE}"));
+            }
             let value = arguments.next().ok_or(format!("--{name}: no value"))?;
             flags.insert(name, value);
         }
@@ -71,6 +74,10 @@ impl Flags {
         self.0.get(name).map(String::as_str)
     }
 }
+
+const NAMES: [&str; 12] = [
+    "seed", "seeds", "over", "rounds", "ibid", "cache", "beside", "every", "files", "mib", "without", "print",
+];
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|losses|kill|memory|model|prune [--seed S] [--seeds N] \
                      [--over connection|s3] \

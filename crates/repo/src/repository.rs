@@ -19,7 +19,7 @@ use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, ne
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
-use crate::threads::both;
+use crate::threads::{both, lock};
 use crate::{Error, Monitor, Result, clock};
 
 /// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
@@ -556,7 +556,7 @@ impl Repository {
     /// Returns the index. It is loaded on first use and kept.
     pub(crate) fn loaded(&self) -> Result<Arc<LoadedIndex>> {
         self.refuse_write_only("reading")?;
-        let mut loaded = self.loaded.lock().expect("no holder of this lock panics");
+        let mut loaded = lock(&self.loaded);
         if let Some(loaded) = loaded.as_ref() {
             return Ok(loaded.clone());
         }

@@ -22,6 +22,8 @@ pub use crate::prune::rules::{Rule, leave_out};
 const BEGIN: i64 = 1_900_000_000;
 /// Cores that a simulated process finds.
 pub(crate) const CORES: usize = 2;
+/// A thread that runs for so long is taken to wait, in a way that `threads` knows nothing of, for one that can't run.
+const HANGS_AFTER: Duration = Duration::from_secs(120);
 
 thread_local! {
     static THREAD: RefCell<Option<Thread>> = const { RefCell::new(None) };
@@ -45,6 +47,8 @@ struct State {
     threads: Vec<Place>,
     /// Number of the thread that runs.
     now: usize,
+    /// Times that a thread gave way to another.
+    passes: u64,
 }
 
 /// What is known of a thread.
@@ -82,6 +86,7 @@ impl State {
             let at = (self.random() % count as u64) as usize;
             let mut threads = (0..).zip(&self.threads).filter(|(_, place)| !place.has_ended);
             self.now = threads.nth(at).map_or(0, |(number, _)| number);
+            self.passes += 1;
             self.threads[self.now].wakes.notify_one();
         }
     }
@@ -109,7 +114,13 @@ impl Thread {
     fn wait(&self, mut state: MutexGuard<'_, State>) {
         let wakes = state.threads[self.number].wakes.clone();
         while state.now != self.number {
-            state = wakes.wait(state).expect("no holder of this lock panics");
+            let passes = state.passes;
+            let waited = wakes.wait_timeout(state, HANGS_AFTER);
+            let (later, waited) = waited.expect("no holder of this lock panics");
+            if waited.timed_out() && later.passes == passes {
+                abort_hanging();
+            }
+            state = later;
         }
     }
 
@@ -131,6 +142,14 @@ impl Thread {
     }
 }
 
+/// Ends the whole simulation: threads that wait for one another can't be ended one by one.
+#[allow(clippy::print_stderr, reason = "the process ends here")]
+fn abort_hanging() -> ! {
+    let seconds = HANGS_AFTER.as_secs();
+    eprintln!("a thread of a simulated process gave way to no other for {seconds} s: it waits for what another holds");
+    std::process::abort();
+}
+
 /// Returns what `work` does as a process of its own whose ids, time and order of threads follow from the seed.
 pub fn run<T>(seed: u64, work: impl FnOnce() -> T) -> T {
     struct End(Option<Thread>);
@@ -145,6 +164,7 @@ pub fn run<T>(seed: u64, work: impl FnOnce() -> T) -> T {
         ticks: 0,
         threads: Vec::new(),
         now: 0,
+        passes: 0,
     };
     let number = state.add(0);
     let process = Arc::new(Process(Mutex::new(state)));

@@ -17,6 +17,7 @@ use crate::files::Files;
 use crate::index::{LoadedIndex, Place, View};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
+use crate::threads::lock;
 use crate::{Error, Monitor, Repository, Result};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
@@ -320,7 +321,7 @@ impl<'a> ChunkReader<'a> {
         for _ in 0..LOOKS_MAX {
             let number = PruneState::read(self.files)?.number;
             let fresh = {
-                let mut fresh = self.fresh.lock().expect("no holder of this lock panics");
+                let mut fresh = lock(&self.fresh);
                 let known = fresh.as_ref().unwrap_or(&self.loaded);
                 if known.state.number != number {
                     *fresh = Some(Arc::new(LoadedIndex::load(repository, View::Reader)?));

@@ -113,6 +113,19 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Locks what another thread may hold while it waits for others, such as one that makes requests [at once](each). In a
+/// simulation this thread would not give way in [`Mutex::lock`], and the holder could never go on.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    #[cfg(feature = "simulation")]
+    while crate::simulation::is_on() {
+        match mutex.try_lock() {
+            Err(std::sync::TryLockError::WouldBlock) => crate::simulation::give_way(),
+            guard => return guard.expect("no holder of this lock panics"),
+        }
+    }
+    mutex.lock().expect("no holder of this lock panics")
+}
+
 /// Waits until another thread may have changed what `mutex` guards, of which this thread has the guard.
 pub(crate) fn wait<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     #[cfg(feature = "simulation")]
