@@ -24,6 +24,8 @@ const EXCESS_MAX: u64 = 64 << 10;
 /// Most directories are smaller.
 const DIRECTORY_SHARE: u64 = 256;
 const DIRECTORY_MIN: u64 = 4 << 10;
+/// A directory that is known to be larger than this is read after its trailer says so.
+const DIRECTORY_KNOWN_MAX: u64 = 4 << 20;
 
 /// The storage of a repository, and the keys that seal its files.
 pub(crate) struct Files {
@@ -249,30 +251,39 @@ impl Files {
         Ok(bases.filter(|base| met.insert(*base)).collect())
     }
 
-    /// Returns how many bytes are read at first of a pack of so many bytes to find its directory. If that is larger,
-    /// there is a second read.
-    pub(crate) fn directory_length(&self, size: u64) -> u64 {
-        let rest = size.saturating_sub(pack::TRAILER);
-        match self.storage.is_remote() {
-            true => (size / DIRECTORY_SHARE).max(DIRECTORY_MIN).min(rest) + pack::TRAILER,
-            false => pack::TRAILER,
+    /// Returns how many bytes are read at first of a pack of so many bytes to find its directory, which may be known to
+    /// begin at an offset. If it is larger, there is a second read.
+    pub(crate) fn directory_length(&self, size: u64, begins: Option<u64>) -> u64 {
+        if !self.storage.is_remote() {
+            return pack::TRAILER;
         }
+        let rest = size.saturating_sub(pack::TRAILER);
+        let known = begins.and_then(|begins| rest.checked_sub(begins));
+        let known = known.filter(|length| *length <= DIRECTORY_KNOWN_MAX);
+        known.unwrap_or((size / DIRECTORY_SHARE).max(DIRECTORY_MIN).min(rest)) + pack::TRAILER
     }
 
     /// Reads the directory of a pack: its frames and their chunks.
     pub(crate) fn read_directory(&self, id: FileId, size: u64) -> Result<PackSummary> {
+        self.read_directory_at(id, size, None)
+    }
+
+    /// Does the same for a pack whose directory should begin at an offset: then one read is enough.
+    pub(crate) fn read_directory_at(&self, id: FileId, size: u64, begins: Option<u64>) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
         if let Some(parts) = self.parts.as_ref().filter(|parts| parts.has(id, 0, size)) {
             let read = |from: u64, buffer: &mut [u8]| match parts.read_at(id, from, buffer) {
                 true => Ok(()),
                 false => self.storage.read_at(&name, from, buffer),
             };
-            match self.directory_of(id, size, read) {
+            match self.directory_of(id, size, begins, read) {
                 Err(error) if error.is_damage() => parts.remove(id),
                 read => return read,
             }
         }
-        self.directory_of(id, size, |from, buffer| self.storage.read_at(&name, from, buffer))
+        self.directory_of(id, size, begins, |from, buffer| {
+            self.storage.read_at(&name, from, buffer)
+        })
     }
 
     /// Reads the directory of a pack by a function that fills a buffer with its bytes from an offset on.
@@ -280,6 +291,7 @@ impl Files {
         &self,
         id: FileId,
         size: u64,
+        begins: Option<u64>,
         read_at: impl Fn(u64, &mut [u8]) -> std::result::Result<(), ibid_storage::Error>,
     ) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
@@ -296,7 +308,7 @@ impl Files {
                 })
             })?;
         // Where each request takes a round trip, the directory comes with its trailer, unless it is unusually large.
-        let with_trailer = self.directory_length(size) - pack::TRAILER;
+        let with_trailer = self.directory_length(size, begins) - pack::TRAILER;
         let mut end = vec![0; (with_trailer + pack::TRAILER) as usize];
         read_at(position - with_trailer, &mut end)?;
         let mut trailer = end.split_off(with_trailer as usize);

@@ -601,6 +601,11 @@ impl Repository {
         ChunkReader::new(&self.files, loaded.clone(), budget - room).fetching_ahead(room)
     }
 
+    /// Returns how many bytes of memory may be taken by what a restore is going to make, while it is fetched.
+    pub(crate) fn lookahead_room(&self) -> u64 {
+        self.memory / 32
+    }
+
     /// Returns how many threads can read frames at once with the memory that is left beside a
     /// [`bulk_reader`](Repository::bulk_reader). Each thread holds a frame sealed, opened and
     /// decoded, and the same for its bases: measured, 4 to 5 times the largest frame, plus some MiB

@@ -189,14 +189,14 @@ impl Checking<'_> {
         if index.lost().is_empty() {
             return Ok(needed);
         }
-        for (number, pack) in index.packs() {
+        for (number, _) in index.packs() {
             let range = index.frames_of(number);
             let is_orphan = |frame: &u32| index.lost().contains(*frame) && !index.is_cut_off(&index.frame(*frame));
             let orphans: Vec<u32> = range.clone().filter(is_orphan).collect();
             if orphans.is_empty() {
                 continue;
             }
-            let summary = match self.repository.files.read_directory(pack.id, pack.size) {
+            let summary = match index.read_directory(&self.repository.files, number) {
                 Ok(summary) => summary,
                 // That was reported: what is in it is not known.
                 Err(error) if error.is_fault() => continue,

@@ -134,7 +134,7 @@ impl Checking<'_> {
         let pack = self.loaded.index.pack(frame.pack);
         let summary = match last.take().filter(|summary| summary.id == pack.id) {
             Some(summary) => summary,
-            None => match self.repository.files.read_directory(pack.id, pack.size) {
+            None => match self.loaded.index.read_directory(&self.repository.files, frame.pack) {
                 Ok(summary) => summary,
                 Err(error) if error.is_fault() => {
                     return self.unreadable(number, frame, &error);

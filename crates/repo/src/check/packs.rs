@@ -70,7 +70,8 @@ impl Checking<'_> {
         }
         if let Some(rehearsal) = &self.repository.files.rehearsal {
             let files = &self.repository.files;
-            let (first, begins) = (files.directory_length(pack.size), frames.last().map_or(0, Frame::end));
+            let begins = frames.last().map_or(0, Frame::end);
+            let first = self.loaded.index.directory_length(files, number);
             rehearsal.spare_get(first);
             // It begins where the frames end.
             let whole = pack.size.saturating_sub(begins);
@@ -82,7 +83,7 @@ impl Checking<'_> {
             }
             return Ok(());
         }
-        match self.repository.files.read_directory(pack.id, pack.size) {
+        match self.loaded.index.read_directory(&self.repository.files, number) {
             Ok(summary) => {
                 self.compare(number, first, &frames, &summary, &object);
                 if let Some(plan) = plan {

@@ -12,6 +12,22 @@ use crate::threads::{REQUESTS, each};
 const CHUNKS_MAX: u64 = 64 << 10;
 
 impl Index {
+    /// Returns where the directory of a pack should begin: where its last frame ends.
+    pub(crate) fn directory_begins(&self, pack: u32) -> Option<u64> {
+        self.frames_of(pack).last().map(|frame| self.frame(frame).end())
+    }
+
+    /// Reads the directory of a pack.
+    pub(crate) fn read_directory(&self, files: &Files, number: u32) -> Result<PackSummary> {
+        let pack = self.pack(number);
+        files.read_directory_at(pack.id, pack.size, self.directory_begins(number))
+    }
+
+    /// Returns how many bytes are read to find the directory of a pack.
+    pub(crate) fn directory_length(&self, files: &Files, number: u32) -> u64 {
+        files.directory_length(self.pack(number).size, self.directory_begins(number))
+    }
+
     /// Calls `work` with the directory of each pack that has deltas and `is_wanted`, in order: the number of the pack,
     /// the pack, and its directory. Where the storage is far, several are fetched at once.
     pub(crate) fn each_directory(
@@ -24,7 +40,7 @@ impl Index {
         let mut group: Vec<(u32, Pack)> = Vec::new();
         let mut chunks = 0;
         let mut work_on = |group: &mut Vec<(u32, Pack)>| -> Result<()> {
-            let read = each(at_once, group, |(_, pack)| files.read_directory(pack.id, pack.size));
+            let read = each(at_once, group, |(number, _)| self.read_directory(files, *number));
             let read = group.drain(..).zip(read);
             read.into_iter()
                 .try_for_each(|((number, pack), read)| work(number, &pack, read))

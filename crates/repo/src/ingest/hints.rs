@@ -207,14 +207,8 @@ impl<'a> Follower<'a> {
         if let Some((_, directory)) = self.directories.iter().find(|(number, _)| *number == pack) {
             return directory.clone();
         }
-        let listed = self.job.loaded.index.pack(pack);
-        let read = self
-            .job
-            .repository
-            .files
-            .read_directory(listed.id, listed.size)
-            .ok()
-            .map(Arc::new);
+        let read = self.job.loaded.index.read_directory(&self.job.repository.files, pack);
+        let read = read.ok().map(Arc::new);
         if self.directories.len() == DIRECTORIES {
             self.directories.remove(0);
         }

@@ -136,8 +136,7 @@ impl<'a> MissingChunks<'a> {
             monitor.check_cancelled()?;
             let frame = index.frame(number);
             if directory.as_ref().is_none_or(|(pack, _)| *pack != frame.pack) {
-                let pack = index.pack(frame.pack);
-                directory = match files.read_directory(pack.id, pack.size) {
+                directory = match index.read_directory(files, frame.pack) {
                     Ok(read) => Some((frame.pack, read)),
                     Err(error) if error.is_fault() => None,
                     Err(error) => return Err(error),

@@ -182,7 +182,7 @@ impl Search<'_> {
                 todo.extend(self.all.index.frames_of(found.pack));
             }
             if found.depth > 0 {
-                let bases = self.bases(pack.id, pack.size, found.offset)?;
+                let bases = self.bases(found.pack, pack.id, found.offset)?;
                 todo.extend(bases.into_iter().flat_map(|base| self.only_in_all(base, found.depth)));
             }
         }
@@ -205,10 +205,10 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the bases of a frame; none if its pack can't be read.
-    fn bases(&mut self, pack: FileId, size: u64, offset: u32) -> Result<Vec<ChunkPrefix>> {
+    /// Returns the bases of a frame of `all`; none if its pack can't be read.
+    fn bases(&mut self, number: u32, pack: FileId, offset: u32) -> Result<Vec<ChunkPrefix>> {
         if self.directory.as_ref().is_none_or(|directory| directory.id != pack) {
-            self.directory = match self.repository.files.read_directory(pack, size) {
+            self.directory = match self.all.index.read_directory(&self.repository.files, number) {
                 Ok(directory) => Some(directory),
                 Err(error) if error.is_fault() => None,
                 Err(error) => return Err(error),

@@ -195,10 +195,11 @@ impl Moving<'_> {
 
     /// Moves these frames of a pack, ascending.
     fn pack(&mut self, pack: &Pack, frames: &[u32]) -> Result<()> {
-        if frames.is_empty() {
+        let Some(first) = frames.first() else {
             return Ok(());
-        }
-        let directory = self.repository.files.read_directory(pack.id, pack.size)?;
+        };
+        let index = &self.from.loaded.index;
+        let directory = index.read_directory(&self.repository.files, index.frame(*first).pack)?;
         let mut listed = directory.frames.iter();
         for &number in frames {
             let offset = self.from.loaded.index.frame(number).offset;

@@ -344,6 +344,12 @@ impl FrameCache {
         self.kept().frames.contains_key(&frame)
     }
 
+    /// Returns whether the body of a frame is cached, or a thread is reading it.
+    pub(crate) fn has_or_reads(&self, frame: u32) -> bool {
+        let kept = self.kept();
+        kept.frames.contains_key(&frame) || kept.claimed.contains(&frame)
+    }
+
     /// Measures the body of a frame again after it grew, if it is cached.
     pub(crate) fn grew(&self, frame: u32) {
         let mut kept = self.kept();

@@ -13,7 +13,7 @@ use crate::{Monitor, Result};
 #[derive(Default)]
 pub(crate) struct Reads {
     met: NumberSet,
-    /// Those of them that are deltas, by their packs.
+    /// Those of them that are deltas whose bases are not known, by their packs.
     deltas: BTreeMap<u32, Vec<u32>>,
     bytes: u64,
 }
@@ -26,12 +26,18 @@ impl Reads {
             rehearsal.doubt(Inexact::Again);
             return false;
         }
-        let frame = loaded.index.frame(number);
-        self.bytes += u64::from(frame.sealed);
-        if frame.depth > 0 {
-            self.deltas.entry(frame.pack).or_default().push(number);
-        }
+        self.bytes += u64::from(loaded.index.frame(number).sealed);
         true
+    }
+
+    /// Notes frames whose bases were not planned with them.
+    pub(crate) fn bases_unknown(&mut self, loaded: &LoadedIndex, frames: impl Iterator<Item = u32>) {
+        for number in frames {
+            let frame = loaded.index.frame(number);
+            if frame.depth > 0 {
+                self.deltas.entry(frame.pack).or_default().push(number);
+            }
+        }
     }
 
     /// Returns the bytes of all of them.
@@ -79,16 +85,16 @@ impl Reads {
 }
 
 /// Reads the directory of a pack for the rehearsal alone; none if it is damaged.
-fn directory(files: &Files, loaded: &LoadedIndex, pack: u32) -> Result<Option<PackSummary>> {
-    let pack = loaded.index.pack(pack);
+fn directory(files: &Files, loaded: &LoadedIndex, number: u32) -> Result<Option<PackSummary>> {
+    let pack = loaded.index.pack(number);
     let is_kept = files
         .parts
         .as_ref()
         .is_some_and(|parts| parts.has(pack.id, 0, pack.size));
     if let Some(rehearsal) = files.rehearsal.as_ref().filter(|_| !is_kept) {
-        rehearsal.own_get(files.directory_length(pack.size));
+        rehearsal.own_get(loaded.index.directory_length(files, number));
     }
-    match files.read_directory(pack.id, pack.size) {
+    match loaded.index.read_directory(files, number) {
         Ok(directory) => Ok(Some(directory)),
         Err(error) if error.is_fault() => {
             if let Some(rehearsal) = &files.rehearsal {

@@ -111,7 +111,7 @@ impl Repairing<'_> {
         if let Some(size) = index.cut_to(number) {
             problems.push(format!("{} bytes are missing at its end", pack.size - size));
         } else {
-            match files.read_directory(pack.id, pack.size) {
+            match index.read_directory(files, number) {
                 Ok(read) if lists(&read, &frames) => summary = Some(read),
                 Ok(_) => {
                     let problem = "the index lists other frames than the pack's own directory";

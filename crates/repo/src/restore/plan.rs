@@ -154,7 +154,7 @@ impl<'a> Planner<'a> {
 
     fn run_ahead(&mut self, listing: &Content, single: Option<&TreeEntry>) -> Result<()> {
         let (task, chunks) = (self.task, self.chunks);
-        let mut coming = Lookahead::default();
+        let mut coming = Lookahead::new(task.repository.lookahead_room());
         let walked = task.selected(self.reader, listing, single, &mut |step| {
             coming.push(step, chunks);
             while let Some(step) = coming.pop(false) {

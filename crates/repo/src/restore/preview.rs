@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
 use super::decide::Decision;
-use super::lookahead::{self, Lookahead};
+use super::lookahead::{self, Lookahead, Step};
 use super::open_files::OpenFiles;
 use super::options::{Overwrite, Planned, RestoreSummary};
 use super::owners::Owners;
@@ -61,20 +61,22 @@ impl Task<'_> {
             target::open_if_there(&self.destination)?.is_none_or(|root| target::is_empty(&root, b".").unwrap_or(false));
         preview.fetched.looks_ahead = is_empty;
         preview.chunks = Some(&chunks);
-        let mut coming = Lookahead::default();
-        self.selected(reader, listing, single, &mut |step| {
-            let planned = match &step {
-                &Selected::Entry { path, entry, wanted } => Some(Selected::Entry { path, entry, wanted }),
-                Selected::Leave => Some(Selected::Leave),
-                Selected::Damaged { .. } => None,
-            };
-            if let Some(planned) = planned.filter(|_| is_empty) {
-                coming.push(planned, &chunks);
-                while coming.pop(false).is_some() {}
+        let mut coming = Lookahead::new(self.repository.lookahead_room());
+        let walked = self.selected(reader, listing, single, &mut |step| {
+            if !is_empty {
+                return preview.step(step);
             }
-            preview.step(step)
-        })?;
+            coming.push(step, &chunks);
+            while let Some(step) = coming.pop(false) {
+                preview.kept_step(step)?;
+            }
+            Ok(true)
+        });
         coming.plan(&chunks);
+        while let Some(step) = coming.pop(true) {
+            preview.kept_step(step)?;
+        }
+        walked?;
         preview.hand_out();
         chunks.rehearse_bases(self.monitor)?;
         Ok(preview.summary)
@@ -160,6 +162,13 @@ struct Preview<'p> {
 }
 
 impl Preview<'_> {
+    fn kept_step(&mut self, step: Step) -> Result<bool> {
+        match step {
+            Step::Damaged { path, error } => self.step(Selected::Damaged { path: &path, error }),
+            step => step.selected().map_or(Ok(true), |step| self.step(step)),
+        }
+    }
+
     fn step(&mut self, step: Selected<'_>) -> Result<bool> {
         match step {
             Selected::Leave => self.leave(),

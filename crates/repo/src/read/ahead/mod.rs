@@ -8,6 +8,7 @@
 //! What was fetched stays in memory until it is taken or released. It never is more than there is room for, but for one
 //! segment: if there is no room for what is asked for, who asks reads it.
 
+mod edges;
 mod rehearse;
 mod segments;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ibid_format::frame;
 
+use self::edges::{Bases, Edges};
 use self::segments::{Segment, Span};
 use super::cache::FrameCache;
 use crate::Result;
@@ -26,7 +28,7 @@ use crate::files::Files;
 use crate::index::LoadedIndex;
 use crate::layout::{folder, name_in};
 use crate::rehearsal::Reads;
-use crate::threads::{REQUESTS, scope, spawn, wait};
+use crate::threads::{REQUESTS, lock, scope, spawn, wait};
 
 /// Room for which one base may be found before it is fetched, bytes: so that the lists of them stay small beside it.
 const FOUND_EACH: u64 = 2 << 10;
@@ -44,7 +46,7 @@ pub(crate) struct FrameSource<'a> {
 
 impl FrameSource<'_> {
     fn has(&self, frame: u32) -> bool {
-        self.cache.is_some_and(|cache| cache.has(frame))
+        self.cache.is_some_and(|cache| cache.has_or_reads(frame))
     }
 
     fn follows_bases(&self) -> bool {
@@ -58,6 +60,8 @@ pub(crate) struct Ahead {
     changed: Condvar,
     /// Bytes in memory.
     room: u64,
+    /// What is known of bases before the frames that need them are here.
+    edges: Mutex<Edges>,
     /// What a rehearsal has planned.
     rehearsed: Mutex<Reads>,
 }
@@ -178,6 +182,7 @@ impl Ahead {
             state: Mutex::default(),
             changed: Condvar::new(),
             room,
+            edges: Mutex::default(),
             rehearsed: Mutex::default(),
         }
     }
@@ -193,7 +198,7 @@ impl Ahead {
     /// Plans to fetch these frames, which will be taken in about this order, and each of which will be released. Each
     /// is planned once at a time.
     pub(crate) fn plan(&self, from: FrameSource<'_>, frames: &[u32]) {
-        let spans: Vec<Span> = frames
+        let mut spans: Vec<Span> = frames
             .iter()
             .filter(|&&number| !from.has(number))
             .filter_map(|&number| Span::of(from, number))
@@ -201,31 +206,41 @@ impl Ahead {
         if from.files.rehearsal.is_some() {
             return self.rehearse(from, spans);
         }
-        self.divide(from, &spans, |spans, segments| {
+        let state = self.lock();
+        spans.retain(|span| !state.frames.contains_key(&span.frame));
+        drop(state);
+        for group in self.divide(from, &spans) {
+            let bases = self.bases_of(from, group).found;
             let mut state = self.lock();
-            for &Span { frame, .. } in spans {
-                state.owned.entry(frame).or_default();
-            }
-            state.add(segments, false);
+            state.plan(from, group, bases, self.longest());
             drop(state);
             self.changed.notify_all();
-        });
+        }
     }
 
-    /// Divides frames into segments, and passes both to `each`, as many together as are joined.
-    fn divide(&self, from: FrameSource<'_>, spans: &[Span], mut each: impl FnMut(&[Span], Vec<Segment>)) {
+    /// Divides frames into groups, in order, that can be here at once.
+    fn divide<'s>(&self, from: FrameSource<'_>, spans: &'s [Span]) -> impl Iterator<Item = &'s [Span]> + use<'s> {
         // Frames far apart in this order are not joined: the first would be kept until the last is taken.
         let most = self.share(from, false) / 2;
         let mut rest = spans;
-        while !rest.is_empty() {
+        std::iter::from_fn(move || {
             let mut bytes = 0;
-            let mut fits = |span: &Span| {
+            let fits = |span: &&Span| {
                 bytes += u64::from(span.length);
                 bytes <= most
             };
-            let count = rest.iter().take_while(|&span| fits(span)).count().max(1);
-            each(&rest[..count], segments::join(&rest[..count], self.longest()));
-            rest = &rest[count..];
+            let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
+            let (group, others) = rest.split_at(count);
+            rest = others;
+            (!group.is_empty()).then_some(group)
+        })
+    }
+
+    /// Returns bases of frames that can be here together with these.
+    fn bases_of(&self, from: FrameSource<'_>, spans: &[Span]) -> Bases {
+        match from.follows_bases() {
+            true => lock(&self.edges).bases(from, spans, self.share(from, false) / 2, self.room / 16),
+            false => Bases::default(),
         }
     }
 
@@ -319,7 +334,7 @@ impl Ahead {
         if spans.is_empty() {
             return;
         }
-        state.add(segments::join(&spans, self.longest()), true);
+        state.add(segments::join(&spans, self.longest()), true, &HashMap::new());
         self.changed.notify_all();
     }
 
@@ -358,7 +373,10 @@ impl Ahead {
         let mut state = self.lock();
         state.coming -= 1;
         for (of, span) in bases {
-            state.find(of, span);
+            // It may have been taken since it was looked up.
+            if !from.has(span.frame) {
+                state.find(of, span);
+            }
         }
         match state.parts.get_mut(&number) {
             Some(part) if part.wanted > 0 => match opened {
@@ -526,14 +544,34 @@ impl State {
         self.planned.bytes + self.bases.bytes
     }
 
-    /// Adds segments with those of their frames that have none.
-    fn add(&mut self, segments: Vec<Segment>, is_base: bool) {
+    /// Adds frames that are planned, with bases of them, each with the number of the one that needs it.
+    fn plan(&mut self, from: FrameSource<'_>, planned: &[Span], mut bases: Vec<(usize, Span)>, longest: u64) {
+        for span in planned {
+            self.owned.entry(span.frame).or_default();
+        }
+        // Some may have been taken since they were looked up: then they are in the cache soon.
+        bases.retain(|(_, base)| !self.frames.contains_key(&base.frame) && !from.has(base.frame));
+        bases.sort_by_key(|(rank, _)| *rank);
+        let mut owners = HashMap::new();
+        let (mut spans, mut bases) = (Vec::new(), bases.into_iter().peekable());
+        for (rank, span) in planned.iter().enumerate() {
+            while let Some((_, base)) = bases.next_if(|(of, _)| *of == rank) {
+                owners.insert(base.frame, span.frame);
+                spans.push(base);
+            }
+            spans.push(*span);
+        }
+        self.add(segments::join(&spans, longest), false, &owners);
+    }
+
+    /// Adds segments with those of their frames that have none. Those that have an owner are bases.
+    fn add(&mut self, segments: Vec<Segment>, is_base: bool, owners: &HashMap<u32, u32>) {
         for segment in segments {
             let number = self.next;
             let mut wanted = 0;
             for (frame, _) in &segment.frames {
                 let owner = match self.frames.get(frame) {
-                    None => *frame,
+                    None => owners.get(frame).copied().unwrap_or(*frame),
                     Some(Wanted {
                         owner,
                         place: Place::None(_),
@@ -541,7 +579,9 @@ impl State {
                     Some(_) => continue,
                 };
                 let place = Place::Segment(number);
-                self.frames.insert(*frame, Wanted { owner, place });
+                if self.frames.insert(*frame, Wanted { owner, place }).is_none() && owner != *frame {
+                    self.owned.entry(owner).or_default().push(*frame);
+                }
                 wanted += 1;
             }
             if wanted == 0 {

@@ -1,6 +1,6 @@
 //! What would be fetched ahead, in a rehearsal.
 
-use super::segments::{Segment, Span};
+use super::segments::{self, Segment, Span};
 use super::{Ahead, FrameSource};
 use crate::rehearsal::{Inexact, Rehearsal};
 use crate::{Monitor, Result};
@@ -15,7 +15,17 @@ impl Ahead {
             // Several threads take them, and may be too far apart for what is in memory.
             rehearsal.doubt(Inexact::Again);
         }
-        self.divide(from, &spans, |_, segments| spare(rehearsal, &segments));
+        for group in self.divide(from, &spans) {
+            let bases = self.bases_of(from, group);
+            let found = bases.found.iter().map(|(_, base)| *base);
+            let mut all = group.to_vec();
+            all.extend(found.filter(|base| reads.add(from.loaded, rehearsal, base.frame)));
+            match bases.is_cut {
+                true => reads.bases_unknown(from.loaded, all.iter().map(|span| span.frame)),
+                false => reads.bases_unknown(from.loaded, bases.unknown.into_iter()),
+            }
+            spare(rehearsal, &segments::join(&all, self.longest()));
+        }
     }
 
     /// Counts the requests that would fetch the bases of all that was planned, in a rehearsal.
@@ -27,11 +37,13 @@ impl Ahead {
         if !from.follows_bases() || !reads.has_deltas() {
             return Ok(());
         }
-        rehearsal.doubt(Inexact::Bases);
         for bases in reads.bases(from.files, from.loaded, monitor)? {
+            rehearsal.doubt(Inexact::Bases);
             let mut spans: Vec<Span> = bases.iter().filter_map(|&base| Span::of(from, base)).collect();
             spans.sort_unstable_by_key(|span| span.frame);
-            self.divide(from, &spans, |_, segments| spare(rehearsal, &segments));
+            for group in self.divide(from, &spans) {
+                spare(rehearsal, &segments::join(group, self.longest()));
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::FrameSource;
 /// Bytes of one request, unless a frame is larger.
 pub(super) const LENGTH_MAX: u64 = 8 << 20;
 /// Bytes that are fetched though no frame needs them, because another request would take longer.
-const GAP_MAX: u64 = 32 << 10;
+pub(super) const GAP_MAX: u64 = 32 << 10;
 
 /// Where a frame is.
 #[derive(Clone, Copy)]
@@ -17,11 +17,11 @@ pub(super) struct Span {
     pub(super) frame: u32,
     pub(super) depth: u8,
     /// Number of the pack in the index.
-    pack: u32,
+    pub(super) pack: u32,
     start: u64,
     pub(super) length: u32,
     /// Whether this machine keeps a part of the pack that has the frame.
-    is_kept: bool,
+    pub(super) is_kept: bool,
 }
 
 impl Span {

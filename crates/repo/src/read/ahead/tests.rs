@@ -282,6 +282,49 @@ fn bases_and_their_bases_come_with_one_request_for_each_depth() {
 }
 
 #[test]
+fn bases_come_with_the_frames_beside_them_and_no_byte_comes_twice() {
+    let (storage, repository) = repository();
+    let whole: Vec<_> = (0..400).map(|number| (chunk(0, number), vec![])).collect();
+    let delta = |number: u32| {
+        let (base, mut state) = (chunk(0, 2 * number + 1), number);
+        let random = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        let new: Vec<u8> = random.take(500).collect();
+        ([&base[..500], &new].concat(), vec![base])
+    };
+    let deltas: Vec<_> = (0..200).map(delta).collect();
+    put_pack(&storage, &repository, &whole, 0);
+    put_pack(&storage, &repository, &deltas, 1);
+    // Every second frame of one pack, and all of another, which need those between.
+    let wanted: Vec<Vec<u8>> = whole
+        .into_iter()
+        .step_by(2)
+        .chain(deltas)
+        .map(|(chunk, _)| chunk)
+        .collect();
+    let reader = reader(&repository, 16 << 20);
+    let frames = frames_of(&reader.loaded, &repository, &wanted);
+    let before = storage.counts();
+    fetching(&reader, |ahead| {
+        ahead.plan(source(&reader), &frames);
+        let mut frame_reader = FrameReader::default();
+        for (number, chunk) in frames.iter().zip(&wanted) {
+            let opened = frame_reader.open(&reader, *number, None).unwrap();
+            assert!(opened.chunk(0) == Some(chunk));
+            ahead.release(*number);
+        }
+    });
+    assert_empty(ahead(&reader));
+    let after = storage.counts();
+    assert_eq!(after.read_at - before.read_at, 3, "a directory and two packs");
+    let packs = reader.loaded.index.packs().map(|(_, pack)| pack.size).sum::<u64>();
+    let bytes = after.bytes_read - before.bytes_read;
+    assert!(bytes <= packs, "{bytes} of {packs}");
+}
+
+#[test]
 fn with_little_room_bases_are_fetched_for_the_frames_that_come_next_and_none_twice() {
     const ROOM: u64 = 16_000;
     let (storage, repository, layers) = layers(4, 200);
