@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 use crate::seal::{self, NONCE, Place};
-use crate::writer::{Lookup, Parties};
+use crate::writer::{Lookup, Parties, Signer};
 use crate::{ChunkId, Error, FileId, FileKind, SealKind, random};
 
 /// The 32 random bytes from which every key of a repository is derived. Erased from memory when
@@ -218,6 +218,12 @@ impl Keys {
         self.parties().is_some_and(Parties::is_write_only)
     }
 
+    /// Returns who signed a pack, an index file or a snapshot of a writer, if its header was
+    /// [read](crate::writer::signed) with these keys and they are a keeper's.
+    pub fn signer_of(&self, kind: FileKind, file: FileId) -> Option<Signer> {
+        self.parties()?.signer_of(kind, file)
+    }
+
     /// Returns the same keys with the chunk ids of another repository. All seals stay its own.
     pub fn with_chunk_key(&self, key: &ChunkKey) -> Keys {
         Keys::derive(
@@ -406,7 +412,7 @@ impl Keys {
             FileKind::Session => &self.0.session,
             FileKind::PruneLog => &self.0.prune_log,
             FileKind::Checkpoint => &self.0.checkpoint,
-            FileKind::Writer | FileKind::Revocation => &self.0.writer,
+            FileKind::Writer | FileKind::Revocation | FileKind::Seen => &self.0.writer,
             FileKind::Records => &self.0.records,
             // Headers are signed, and not sealed.
             FileKind::Run | FileKind::SketchRun | FileKind::Complete | FileKind::Signed => &self.0.run,

@@ -44,6 +44,8 @@ pub enum FileKind {
     Writer,
     /// `revoked/<writer>/<id>`
     Revocation,
+    /// `written/<writer>/seen/<id>`
+    Seen,
 }
 
 impl FileKind {
@@ -66,6 +68,7 @@ impl FileKind {
             FileKind::Signed => *b"sgn",
             FileKind::Writer => *b"wrt",
             FileKind::Revocation => *b"rvk",
+            FileKind::Seen => *b"sen",
         };
         [b'i', b'b', b'i', b'd', a, b, c, VERSION]
     }
@@ -117,6 +120,7 @@ impl fmt::Display for FileKind {
             FileKind::Signed => "a signed file",
             FileKind::Writer => "a writer",
             FileKind::Revocation => "a revocation",
+            FileKind::Seen => "a list of snapshots that were seen",
         })
     }
 }

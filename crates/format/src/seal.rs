@@ -58,6 +58,8 @@ pub enum SealKind {
     Writer = 14,
     /// The revocation of a writer.
     Revocation = 15,
+    /// When keepers saw the snapshots of a writer first.
+    Seen = 16,
 }
 
 impl SealKind {
@@ -77,6 +79,7 @@ impl SealKind {
             SealKind::Checkpoint => FileKind::Checkpoint,
             SealKind::Writer => FileKind::Writer,
             SealKind::Revocation => FileKind::Revocation,
+            SealKind::Seen => FileKind::Seen,
         }
     }
 }
@@ -99,6 +102,7 @@ impl fmt::Display for SealKind {
             SealKind::Checkpoint => "the checkpoint",
             SealKind::Writer => "the note of a writer",
             SealKind::Revocation => "the revocation",
+            SealKind::Seen => "the list of snapshots that were seen",
         })
     }
 }

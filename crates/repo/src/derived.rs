@@ -146,6 +146,10 @@ impl Repository {
 
     /// Deletes the files of snapshots, if they are there.
     pub(crate) fn delete_snapshots(&self, ids: &[FileId]) -> Result<()> {
+        if self.files.keys.is_of_writer() {
+            // A writer may not be allowed to delete its sessions. Without a snapshot, they would not have ended.
+            self.delete_all(folder::SESSIONS, ids)?;
+        }
         self.delete_all(folder::SNAPSHOTS, ids)?;
         if let Some(copies) = &self.files.copies {
             ids.iter().for_each(|id| copies.remove(folder::SNAPSHOTS, *id));

@@ -122,6 +122,7 @@ impl Repository {
     /// # Errors
     /// [`Error::UnknownKey`]; [`Error::KeyInUse`]; errors of the storage.
     pub fn remove_key(&self, prefix: &str) -> Result<FileId> {
+        self.refuse_writers("removing keys")?;
         self.refuse_append_only()?;
         let wanted = prefix.to_ascii_lowercase();
         let mut matching = self.files.list(folder::KEYS)?;
@@ -146,6 +147,7 @@ impl Repository {
     /// [`Error::WrongPassword`] if `old` opens no slot, [`Error::PasswordInUse`] if `new` opens
     /// another; those of [`add_key`](Repository::add_key).
     pub fn change_password(&self, old: &[u8], new: &[u8], options: &KeyOptions) -> Result<KeyChange> {
+        self.refuse_writers("changing passwords")?;
         self.refuse_append_only()?;
         let mut replaced = Vec::new();
         let mut others = Vec::new();

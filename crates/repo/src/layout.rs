@@ -22,6 +22,8 @@ pub(crate) mod folder {
     pub(crate) const REVOKED: &str = "revoked";
     /// The files of writers, those of each in a folder with its id.
     pub(crate) const WRITTEN: &str = "written";
+    /// When keepers saw the snapshots of a writer first, among the files of that.
+    pub(crate) const SEEN: &str = "seen";
     /// Files that a repair has set aside, under the names that they had.
     pub(crate) const DAMAGED: &str = "damaged";
 }

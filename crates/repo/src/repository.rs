@@ -624,7 +624,7 @@ impl Repository {
 
     /// Refuses what would be of no use in a storage that lets nothing be deleted.
     pub(crate) fn refuse_append_only(&self) -> Result<()> {
-        self.refuse_writers("deleting or changing")?;
+        self.refuse_write_only("deleting or changing")?;
         let storage = &self.files.storage;
         match storage.is_append_only() {
             true => Err(StorageError::append_only(Operation::Delete, None, storage.location()).into()),

@@ -63,6 +63,7 @@ impl Repository {
     /// what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
     /// old snapshot stays.
     pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
+        self.refuse_writers("changing files of a snapshot")?;
         if options.forget && !options.dry_run {
             self.refuse_append_only()?;
         }

@@ -20,6 +20,9 @@ const GAP_DAYS_MAX: i64 = 31;
 
 pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let costs = Costs::new(context, &args.costs)?;
+    if args.prune && context.global.writer.is_some() {
+        return Err(Error::OfWriter { action: "pruning" }.into());
+    }
     let opened = context.open()?;
     costs.know(&opened)?;
     if args.undo {
@@ -36,7 +39,7 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
         ([], false) => {
             // A snapshot that can't be read may be one that a rule keeps.
             let all = opened.snapshots_strictly(&args.select)?;
-            policy.apply(all, group_by(&args.group_by))
+            opened.warning().apply_policy(&policy, all, group_by(&args.group_by))?
         }
         (named, _) => named_groups(&opened, args, named)?,
     };
@@ -58,11 +61,25 @@ pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     if !goes_on {
         return Ok(Outcome::Done);
     }
-    let may_ask = !args.by_profile && !args.yes && !args.dry_run;
-    if may_ask && by_rule && groups.iter().any(PolicyGroup::loses_most) {
-        confirm(context, &groups, &ids)?;
+    // Snapshots of a writer may be there to take the places of others, so a profile does not drop most of them, either.
+    let of_writer = context.global.writer.is_some();
+    let may_ask = (of_writer || !args.by_profile) && !args.yes && !args.dry_run;
+    if may_ask && by_rule {
+        if groups.iter().any(PolicyGroup::loses_most_seen) {
+            confirm(
+                context,
+                &groups,
+                &ids,
+                "more than half of those that were there when the rules were applied last",
+            )?;
+        } else if groups.iter().any(PolicyGroup::loses_most) {
+            confirm(context, &groups, &ids, "more than half of a group")?;
+        }
     }
     if !args.dry_run {
+        if by_rule {
+            opened.repository.note_seen()?;
+        }
         forget(&opened, &ids, args.prune)?;
     }
     let forgotten = Forgotten {
@@ -169,12 +186,9 @@ fn keep_before_gaps(groups: &[PolicyGroup]) -> Result<()> {
 }
 
 /// Asks whether to forget most of a group.
-fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId]) -> Result<()> {
+fn confirm(context: &mut Context, groups: &[PolicyGroup], ids: &[FileId], which: &str) -> Result<()> {
     let all: usize = groups.iter().map(|group| group.snapshots.len()).sum();
-    let what = format!(
-        "{} of {all} snapshots would be forgotten, more than half of a group",
-        ids.len()
-    );
+    let what = format!("{} of {all} snapshots would be forgotten, {which}", ids.len());
     if context.global.json || !std::io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "{what}. See them with --dry-run, and add --yes to forget them"

@@ -124,10 +124,9 @@ fn what_is_not_there_yet_is_refused_in_words() {
     laptop(&home, &["backup", "files", "--quiet"]);
     let before = tree(&home.path("repo"));
     for command in [
-        &["forget", "latest", "--yes"][..],
+        &["forget", "latest", "--prune"][..],
         &["prune"],
         &["repair"],
-        &["tag", "add", "x", "latest"],
         &["rewrite", "latest", "--exclude", "anna.txt", "--forget"],
         &["backup", "files"],
     ] {
@@ -240,4 +239,44 @@ fn a_profile_names_the_key() {
     let ran = run(command.env_remove("IBID_PASSWORD").env_remove("IBID_REPO"));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(home.ok(["snapshots"]).contains("laptop"));
+}
+
+#[test]
+fn keepers_forget_and_tag_and_are_asked_before_planted_snapshots_drop_good_ones() {
+    let home = with_writer();
+    let stores =
+        |count: usize| (0..count).for_each(|_| assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 0));
+    let count = || home.ok(["snapshots", "--writer", "laptop", "--quiet"]).lines().count() - 1;
+    let keep = ["forget", "--keep-last", "3", "--writer", "laptop"];
+    stores(3);
+    home.ok(keep);
+    home.ok(["tag", "add", "release", "latest", "--writer", "laptop"]);
+    assert!(home.ok(["snapshots", "--writer", "laptop"]).contains("release"));
+    stores(1);
+    home.ok(keep);
+    assert_eq!(count(), 3);
+    // A thief plants three: too few for the rule that counts half of a group.
+    stores(2);
+    let said = home.fails(2, keep);
+    assert!(
+        said.contains("when the rules were applied last") && said.contains("--yes"),
+        "{said}"
+    );
+    assert_eq!(count(), 5);
+    // A profile is held to that, too.
+    let config = format!(
+        "[profile.keep]\nrepo = \"{}\"\n[profile.keep.forget]\nkeep-last = 3\n",
+        home.path("repo").display()
+    );
+    home.write(".config/ibid/config.toml", config);
+    home.fails(2, ["--profile", "keep", "forget", "--writer", "laptop"]);
+    assert_eq!(count(), 5);
+    home.ok(["forget", "latest", "--writer", "laptop"]);
+    assert_eq!(count(), 4);
+    home.ok(["forget", "--undo", "--writer", "laptop"]);
+    assert_eq!(count(), 6, "also the one that the rule forgot");
+    home.ok([&keep[..], &["--yes"]].concat());
+    assert_eq!(count(), 3);
+    assert_eq!(laptop(&home, &["forget", "latest"]).code, 1, "the laptop itself can't");
+    home.ok(["check", "--read-data", "--writer", "laptop"]);
 }

@@ -36,9 +36,11 @@
 mod key;
 mod listed;
 mod parties;
+mod seen;
 pub mod signed;
 
 pub use key::{TEXT_MAX, WriterKey};
 pub use listed::{NOTE_LIMIT, REVOCATION_LIMIT, Revocation, StoredKind, encode_note, open_note};
 pub use parties::Signer;
 pub(crate) use parties::{Lookup, Parties};
+pub use seen::{FirstSeen, SEEN_LIMIT, Seen};

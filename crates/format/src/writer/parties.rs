@@ -57,6 +57,8 @@ pub(super) enum Role {
         secret: StaticSecret,
         /// The keys of files that were written, or of which the header was read.
         known: Mutex<Known>,
+        /// Who signed the files whose headers were written or read.
+        signers: Mutex<HashMap<(FileKind, FileId), Signer>>,
     },
 }
 
@@ -65,6 +67,7 @@ impl Role {
         Role::Keeper {
             secret,
             known: Mutex::default(),
+            signers: Mutex::default(),
         }
     }
 }
@@ -160,7 +163,7 @@ impl Parties {
 
     /// Remembers the key of a file whose header has this share. Returns whether the share is one.
     pub(super) fn learn(&self, writer: FileId, kind: FileKind, file: FileId, share: [u8; 32]) -> bool {
-        let Role::Keeper { secret, known } = &self.role else {
+        let Role::Keeper { secret, known, .. } = &self.role else {
             return true;
         };
         let share = PublicKey::from(share);
@@ -182,6 +185,23 @@ impl Parties {
         FileKey {
             share: share.to_bytes(),
             key: Zeroizing::new(*hasher.finalize().as_bytes()),
+        }
+    }
+
+    /// Remembers who signed a file, for keepers.
+    pub(super) fn note_signer(&self, kind: FileKind, file: FileId, signer: Signer) {
+        // Of these alone both may sign some, and it matters who did.
+        let matters = matches!(kind, FileKind::Pack | FileKind::Index | FileKind::Snapshot);
+        if let (Role::Keeper { signers, .. }, true) = (&self.role, matters) {
+            lock(signers).insert((kind, file), signer);
+        }
+    }
+
+    /// Returns who signed a file, if its header was written or read.
+    pub(crate) fn signer_of(&self, kind: FileKind, file: FileId) -> Option<Signer> {
+        match &self.role {
+            Role::Writer => None,
+            Role::Keeper { signers, .. } => lock(signers).get(&(kind, file)).copied(),
         }
     }
 
@@ -208,6 +228,6 @@ pub(crate) enum Lookup {
     NotForWriters,
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

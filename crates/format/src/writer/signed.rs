@@ -71,6 +71,7 @@ pub fn sign(keys: &Keys, kind: FileKind, file: FileId, content: &[&[u8]]) -> Res
     header[16..48].copy_from_slice(&share);
     header[48..SIGNED].copy_from_slice(&hash(content));
     let signature = parties.sign(&message(keys, kind, file, &header));
+    parties.note_signer(kind, file, signer);
     header[SIGNED..].copy_from_slice(&signature);
     Ok(header)
 }
@@ -112,6 +113,7 @@ pub fn open(keys: &Keys, kind: FileKind, file: FileId, header: &[u8]) -> Result<
         false if share != [0; 32] => return Err(invalid),
         _ => {}
     }
+    parties.note_signer(kind, file, signer);
     Ok(Header {
         signer,
         kind,

@@ -5,7 +5,9 @@ use ibid_format::slot::Note;
 use ibid_format::snapshot;
 use ibid_format::tree::Time;
 use ibid_format::writer::signed::{self, HEADER};
-use ibid_format::writer::{NOTE_LIMIT, Revocation, Signer, StoredKind, WriterKey, encode_note, open_note};
+use ibid_format::writer::{
+    FirstSeen, NOTE_LIMIT, Revocation, Seen, Signer, StoredKind, WriterKey, encode_note, open_note,
+};
 use ibid_format::{Error, FileId, FileKind, Keys, MasterKey, SealKind};
 
 use crate::common::{FILE, OTHER_FILE, small_pack};
@@ -472,6 +474,76 @@ fn a_revocation_lists_files_in_order_and_once() {
     // A count beyond the bytes takes no memory.
     assert!(decode(&[&head[..], &[0xff, 0xff, 0xff, 7]].concat()).is_err());
     let good = files(&[1, 2]);
+    for length in 0..good.len() {
+        assert!(decode(&good[..length]).is_err(), "{length}");
+    }
+    assert!(decode(&[&good[..], &[0]].concat()).is_err());
+}
+
+fn seen() -> Seen {
+    let at = |seconds| Time { seconds, nanos: 0 };
+    let first_seen = |after, seen| FirstSeen {
+        after: at(after),
+        at: at(seen),
+    };
+    Seen {
+        looked: at(1_800_000_200),
+        snapshots: [
+            (FileId([0x31; 16]), first_seen(1_800_000_000, 1_800_000_100)),
+            (FileId([0x32; 16]), first_seen(1_800_000_100, 1_800_000_200)),
+        ]
+        .into(),
+    }
+}
+
+#[test]
+fn worked_example_of_the_snapshots_that_were_seen() {
+    let (keys, file) = (keeper().with_example_nonces(), worked_examples::FILE);
+    let bytes = seen().encode(&keys, file).unwrap();
+    let mut sealed = bytes[8..].to_vec();
+    assert_example(
+        "seen-plaintext",
+        keys.open(SealKind::Seen, file, 8, &mut sealed).unwrap(),
+    );
+    assert_example("seen", &bytes);
+    assert_eq!(Seen::open(&keeper(), file, &mut example("seen")), Ok(seen()));
+}
+
+#[test]
+fn snapshots_that_were_seen_are_a_keepers_word_for_one_writer() {
+    let bytes = seen().encode(&keeper(), FILE).unwrap();
+    assert!(Seen::open(&repository(), FILE, &mut bytes.clone()).is_err());
+    assert!(Seen::open(&keeper(), OTHER_FILE, &mut bytes.clone()).is_err());
+    for length in 0..bytes.len() {
+        assert!(Seen::open(&keeper(), FILE, &mut bytes.clone()[..length]).is_err());
+    }
+    assert!(signed::sign(&keeper(), FileKind::Seen, FILE, &[&bytes]).is_ok());
+    let by_writer = signed::sign(&writer_key().keys(), FileKind::Seen, FILE, &[&bytes]);
+    assert!(matches!(by_writer, Err(Error::Signer { .. })), "{by_writer:?}");
+}
+
+#[test]
+fn snapshots_that_were_seen_are_listed_in_order_and_once() {
+    let plaintext = |values: &[u8]| {
+        let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
+        plaintext.extend_from_slice(values);
+        let size = ibid_format::padme::padded(plaintext.len() as u64 + 48) as usize;
+        plaintext.resize(size - 48, 0);
+        plaintext
+    };
+    let list = |ids: &[u8]| {
+        let entries = ids.iter().flat_map(|byte| [&[*byte; 16][..], &[2, 0, 4, 0]].concat());
+        [&[6, 0, ids.len() as u8][..], &entries.collect::<Vec<u8>>()].concat()
+    };
+    let decode = |values: &[u8]| Seen::decode(&plaintext(values));
+    assert_eq!(decode(&list(&[1, 2])).unwrap().snapshots.len(), 2);
+    for unordered in [[2, 1], [1, 1]] {
+        let found = decode(&list(&unordered));
+        assert!(matches!(found, Err(Error::Unordered { position: 1, .. })), "{found:?}");
+    }
+    // A count beyond the bytes takes no memory.
+    assert!(decode(&[6, 0, 0xff, 0xff, 0xff, 7]).is_err());
+    let good = list(&[1, 2]);
     for length in 0..good.len() {
         assert!(decode(&good[..length]).is_err(), "{length}");
     }

@@ -1,6 +1,7 @@
 //! Forgetting snapshots, by a policy too, and taking that back.
 
 mod policy;
+mod seen;
 
 use ibid_format::FileId;
 use ibid_format::snapshot::{self, Snapshot};

@@ -161,6 +161,8 @@ pub struct PolicyGroup {
     /// A time without snapshots, if what was made before it is forgotten because of it. Perhaps there was no such
     /// time, and the clock is wrong.
     pub gap: Option<PolicyGap>,
+    /// Those of a writer that a keeper had seen before.
+    pub(super) was_seen: Vec<FileId>,
 }
 
 /// A time without snapshots that is longer than [`KeepPolicy::within`]: what was made before it would be kept without
@@ -207,12 +209,37 @@ pub struct PolicyDecision {
     pub info: SnapshotInfo,
     /// The rules that keep it, such as `daily`; none if it is forgotten.
     pub reasons: Vec<&'static str>,
+    /// The time that the rules went by: its own or, if a writer says one that can't be, the nearest that can.
+    pub time: Time,
 }
 
 impl PolicyDecision {
     /// Returns whether a rule keeps it.
     pub fn is_kept(&self) -> bool {
         !self.reasons.is_empty()
+    }
+}
+
+/// A snapshot, and what the rules go by.
+pub(super) struct Ranked {
+    pub(super) info: SnapshotInfo,
+    /// When it was made.
+    pub(super) time: Time,
+    /// The first of the snapshots that it was made from: those that have one count as one.
+    pub(super) first: FileId,
+    /// Whether it is of a writer, and a keeper had seen it before.
+    pub(super) was_seen: bool,
+}
+
+impl Ranked {
+    /// Returns a snapshot that is believed.
+    fn as_it_says(info: SnapshotInfo) -> Ranked {
+        Ranked {
+            time: info.snapshot.time,
+            first: first_id(&info),
+            was_seen: false,
+            info,
+        }
     }
 }
 
@@ -241,23 +268,33 @@ impl KeepPolicy {
     /// Applies the policy to these snapshots, oldest first as [`snapshots`](crate::Repository::snapshots)
     /// returns them. Days and hours are those of this machine's time zone.
     pub fn apply(&self, snapshots: Vec<SnapshotInfo>, by: GroupBy) -> Vec<PolicyGroup> {
+        self.apply_ranked(snapshots.into_iter().map(Ranked::as_it_says).collect(), by)
+    }
+
+    /// Applies the policy to these snapshots, oldest first.
+    pub(super) fn apply_ranked(&self, snapshots: Vec<Ranked>, by: GroupBy) -> Vec<PolicyGroup> {
         self.apply_at(snapshots, by, &TimeZone::system(), crate::clock::now())
     }
 
     /// Applies the policy as if it were `now` in this time zone.
-    fn apply_at(&self, snapshots: Vec<SnapshotInfo>, by: GroupBy, zone: &TimeZone, now: Time) -> Vec<PolicyGroup> {
+    fn apply_at(&self, snapshots: Vec<Ranked>, by: GroupBy, zone: &TimeZone, now: Time) -> Vec<PolicyGroup> {
         type Key = (Option<String>, Option<Vec<Vec<u8>>>, Option<Vec<String>>);
-        let mut groups: BTreeMap<Key, Vec<SnapshotInfo>> = BTreeMap::new();
-        for info in snapshots {
-            let snapshot = &info.snapshot;
+        let mut groups: BTreeMap<Key, Vec<Ranked>> = BTreeMap::new();
+        for one in snapshots {
+            let snapshot = &one.info.snapshot;
             let key = (
                 by.host.then(|| snapshot.host.clone()),
                 by.paths.then(|| snapshot.paths.clone()),
                 by.tags.then(|| snapshot.tags.clone()),
             );
-            groups.entry(key).or_default().push(info);
+            groups.entry(key).or_default().push(one);
         }
         let groups = groups.into_iter().map(|((host, paths, tags), snapshots)| {
+            let was_seen = snapshots
+                .iter()
+                .filter(|one| one.was_seen)
+                .map(|one| one.info.id)
+                .collect();
             let snapshots = self.decide(snapshots, zone, now);
             PolicyGroup {
                 host,
@@ -265,6 +302,7 @@ impl KeepPolicy {
                 tags,
                 gap: self.gap(&snapshots, zone, now),
                 snapshots,
+                was_seen,
             }
         });
         groups.collect()
@@ -278,15 +316,15 @@ impl KeepPolicy {
         let mut made: Vec<&PolicyDecision> = Vec::new();
         let mut last: Option<&PolicyDecision> = None;
         let mut found = None;
-        let past = decisions.iter().rev().filter(|one| one.info.snapshot.time <= now);
+        let past = decisions.iter().rev().filter(|one| one.time <= now);
         for one in past {
-            let after = one.info.snapshot.time;
+            let after = one.time;
             if let Some(last) = last
-                && since(after).is_some_and(|since| last.info.snapshot.time.seconds < since)
+                && since(after).is_some_and(|since| last.time.seconds < since)
             {
-                let before = last.info.snapshot.time;
+                let before = last.time;
                 let since = since(before).unwrap_or(i64::MIN);
-                let was_kept = |one: &&&PolicyDecision| one.info.snapshot.time.seconds >= since;
+                let was_kept = |one: &&&PolicyDecision| one.time.seconds >= since;
                 let gap = PolicyGap {
                     before,
                     after,
@@ -296,7 +334,7 @@ impl KeepPolicy {
                     found = Some(gap);
                 }
             }
-            if last.is_none_or(|last| last.info.snapshot.time <= after) {
+            if last.is_none_or(|last| last.time <= after) {
                 last = Some(one);
             }
             made.push(one);
@@ -305,7 +343,7 @@ impl KeepPolicy {
     }
 
     /// Decides on the snapshots of one group, oldest first. Returns them newest first.
-    fn decide(&self, snapshots: Vec<SnapshotInfo>, zone: &TimeZone, now: Time) -> Vec<PolicyDecision> {
+    fn decide(&self, snapshots: Vec<Ranked>, zone: &TimeZone, now: Time) -> Vec<PolicyDecision> {
         let hour = |at: &Zoned| (day(at), i64::from(at.hour()));
         let periods = |name, left, key| Periods {
             name,
@@ -324,17 +362,17 @@ impl KeepPolicy {
             periods("yearly", self.yearly, |at| (at.year().into(), 0)),
         ];
         let in_span = self.in_span(&snapshots, zone, now);
-        let count = snapshots.iter().map(first_id).collect::<HashSet<_>>().len();
+        let count = snapshots.iter().map(|one| one.first).collect::<HashSet<_>>().len();
         // A snapshot and those that were made from it, by a rewrite, count as one: all of them are kept, or none.
         let mut met: HashMap<FileId, Vec<&'static str>> = HashMap::new();
-        let decide = |info: SnapshotInfo| {
+        let decide = |Ranked { info, time, first, .. }: Ranked| {
             let at = met.len();
-            let by_time = met.entry(first_id(&info)).or_insert_with(|| {
+            let by_time = met.entry(first).or_insert_with(|| {
                 let mut reasons = Vec::new();
                 if at < self.last as usize {
                     reasons.push("last");
                 }
-                let moment = zoned(info.snapshot.time, zone);
+                let moment = zoned(time, zone);
                 for rule in &mut rules {
                     let Some(moment) = moment.as_ref().filter(|_| rule.left > 0) else {
                         continue;
@@ -357,7 +395,7 @@ impl KeepPolicy {
             if self.tags.iter().any(|all| all.iter().all(|tag| tags.contains(tag))) {
                 reasons.push("tag");
             }
-            PolicyDecision { info, reasons }
+            PolicyDecision { info, reasons, time }
         };
         snapshots.into_iter().rev().map(decide).collect()
     }
@@ -366,19 +404,19 @@ impl KeepPolicy {
     /// before the newest. So a policy keeps what it kept, if backups have stopped.
     ///
     /// What was made after one that is kept is kept, too: it only looks older if a clock was slow.
-    fn in_span(&self, snapshots: &[SnapshotInfo], zone: &TimeZone, now: Time) -> HashSet<FileId> {
-        let is_past = |info: &&SnapshotInfo| info.snapshot.time <= now;
-        let newest = snapshots.iter().filter(is_past).map(|info| info.snapshot.time).max();
+    fn in_span(&self, snapshots: &[Ranked], zone: &TimeZone, now: Time) -> HashSet<FileId> {
+        let is_past = |one: &&Ranked| one.time <= now;
+        let newest = snapshots.iter().filter(is_past).map(|one| one.time).max();
         let before = |span: KeepWithin| span.before(&zoned(newest.unwrap_or(now), zone)?);
         let Some(since) = self.within.and_then(before) else {
             return HashSet::new();
         };
         let since = since.timestamp().as_second();
-        let is_new = |info: &SnapshotInfo| info.snapshot.time.seconds >= since;
-        let first = snapshots.iter().position(|info| is_new(info) && is_past(&info));
+        let is_new = |one: &Ranked| one.time.seconds >= since;
+        let first = snapshots.iter().position(|one| is_new(one) && is_past(&one));
         let made_after = snapshots.iter().skip(first.unwrap_or(snapshots.len()));
-        let from_the_future = snapshots.iter().filter(|info| is_new(info));
-        made_after.chain(from_the_future).map(|info| info.id).collect()
+        let from_the_future = snapshots.iter().filter(|one| is_new(one));
+        made_after.chain(from_the_future).map(|one| one.info.id).collect()
     }
 }
 
@@ -452,8 +490,12 @@ mod tests {
         (0..320).map(numbered).collect()
     }
 
+    fn ranked(snapshots: Vec<SnapshotInfo>) -> Vec<Ranked> {
+        snapshots.into_iter().map(Ranked::as_it_says).collect()
+    }
+
     fn apply(policy: &KeepPolicy, snapshots: Vec<SnapshotInfo>) -> Vec<PolicyDecision> {
-        let mut groups = policy.apply_at(snapshots, GroupBy::default(), &TimeZone::UTC, time(NOW));
+        let mut groups = policy.apply_at(ranked(snapshots), GroupBy::default(), &TimeZone::UTC, time(NOW));
         assert_eq!(groups.len(), 1);
         groups.remove(0).snapshots
     }
@@ -523,7 +565,12 @@ mod tests {
                 let midnight = format!("{day}T00:00:00Z");
                 at(number, time(&midnight), &[])
             });
-            let groups = policy.apply_at(snapshots.collect(), GroupBy::default(), &TimeZone::UTC, time(now));
+            let groups = policy.apply_at(
+                ranked(snapshots.collect()),
+                GroupBy::default(),
+                &TimeZone::UTC,
+                time(now),
+            );
             groups[0].gap.map(|gap| (gap.days(), gap.forgotten))
         };
         let within = |text: &str| KeepPolicy::default().within(text.parse::<KeepWithin>().unwrap());
@@ -584,9 +631,31 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_goes_by_when_snapshots_were_seen_whatever_they_say() {
+        // One a day, and as many that say they were made at the end of each of these days.
+        let day = |n: u8| time(&format!("2026-11-{n:02}T12:00:00Z"));
+        let good = (1..=20).map(|n| Ranked::as_it_says(at(n, day(n), &[])));
+        let planted = (1..=20).map(|n| Ranked {
+            time: time("2026-11-21T11:00:00Z"),
+            ..Ranked::as_it_says(at(100 + n, time(&format!("2026-11-{n:02}T23:00:00Z")), &[]))
+        });
+        let policy = KeepPolicy::default().daily(7);
+        let groups = policy.apply_at(
+            good.chain(planted).collect(),
+            GroupBy::default(),
+            &TimeZone::UTC,
+            time(NOW),
+        );
+        let kept = groups[0].snapshots.iter().filter(|one| one.is_kept());
+        let kept: Vec<u8> = kept.map(|one| one.info.id.0[0]).collect();
+        // They have the place of one day together.
+        assert_eq!(kept, [120, 20, 19, 18, 17, 16, 15]);
+    }
+
+    #[test]
     fn groups_that_lose_most_are_found() {
         let groups = |policy: &KeepPolicy| {
-            let groups = policy.apply_at(history(), GroupBy::default(), &TimeZone::UTC, time(NOW));
+            let groups = policy.apply_at(ranked(history()), GroupBy::default(), &TimeZone::UTC, time(NOW));
             groups[0].loses_most()
         };
         assert!(groups(&KeepPolicy::default().last(159)));

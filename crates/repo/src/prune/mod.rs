@@ -103,6 +103,7 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
+        self.refuse_writers("pruning")?;
         self.refuse_append_only()?;
         let mut pruned = self.prune_once(options);
         if let Err(Error::Storage(error)) = &pruned

@@ -83,6 +83,7 @@ impl Repository {
         let log = PruneState::read(&uncached.files)?;
         let log_entries = log.damaged.len() as u64;
         if !options.dry_run {
+            uncached.refuse_writers("repairing")?;
             uncached.refuse_append_only()?;
             // As backups and prunes do.
             log.settled(&uncached.files)?;

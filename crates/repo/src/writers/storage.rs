@@ -75,6 +75,10 @@ impl WriterStorage {
     fn verify(&self, operation: Operation, name: &Name, (kind, id): What, header: &[u8]) -> Result<Header, Error> {
         let refuse = |source| self.refuse(operation, name, source);
         let header = signed::open(&self.keys, kind, id, header).map_err(refuse)?;
+        if header.signer() == Signer::Writer && name.is_in(folder::FORGOTTEN) {
+            // To a prune, a snapshot that was forgotten must not come back.
+            return Err(refuse(ibid_format::Error::Signer { kind, file: id }));
+        }
         if header.signer() == Signer::Writer && !self.counts(kind, id) {
             return Err(refuse(ibid_format::Error::Revoked { kind, file: id }));
         }
@@ -87,9 +91,15 @@ impl WriterStorage {
         self.counted.as_ref().is_none_or(is_counted)
     }
 
-    /// Returns whether a file of a revoked writer was stored too late, so that it is passed over.
+    /// Returns whether a file counts only if a keeper has signed it, though writers sign such files, too.
+    fn is_doubtful(&self, name: &Name, kind: FileKind, id: FileId) -> bool {
+        name.is_in(folder::FORGOTTEN) || !self.counts(kind, id)
+    }
+
+    /// Returns whether only the writer has signed a file that a keeper must have signed, so that it is passed over: one
+    /// that was stored after the writer was revoked, or says that a snapshot was forgotten.
     fn is_late(&self, name: &Name) -> bool {
-        let Some((kind, id)) = what(name).filter(|(kind, id)| !self.counts(*kind, *id)) else {
+        let Some((kind, id)) = what(name).filter(|(kind, id)| self.is_doubtful(name, *kind, *id)) else {
             return false;
         };
         let stored = self.stored_name(name);
@@ -148,6 +158,8 @@ fn what(name: &Name) -> Option<What> {
         folder::SNAPSHOTS | folder::FORGOTTEN => FileKind::Snapshot,
         folder::SESSIONS => FileKind::Session,
         folder::PRUNE => FileKind::PruneLog,
+        folder::SKETCHES => FileKind::Sketches,
+        folder::SEEN => FileKind::Seen,
         _ => return None,
     };
     Some((kind, FileId::parse(name.last_segment())?))
@@ -232,12 +244,12 @@ impl Storage for WriterStorage {
                 let Some(own) = own else { return };
                 let size = size.saturating_sub(HEADER as u64);
                 match what(&own) {
-                    Some((kind, id)) if !self.counts(kind, id) => late.push((own, size)),
+                    Some((kind, id)) if self.is_doubtful(&own, kind, id) => late.push((own, size)),
                     _ => each(own, size),
                 }
             },
         )?;
-        // Of a revoked writer: keepers may have stored files since.
+        // Keepers may have stored such files.
         for (own, size) in late {
             if !self.is_late(&own) {
                 each(own, size);
@@ -263,7 +275,9 @@ impl Storage for WriterStorage {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         // A writer ends its own session, and has nothing else to delete.
         match what(name) {
-            Some((FileKind::Session, _)) => self.storage.delete(&self.stored_name(name)),
+            Some((kind, _)) if kind == FileKind::Session || !self.keys.is_write_only() => {
+                self.storage.delete(&self.stored_name(name))
+            }
             _ => Err(Error::append_only(
                 Operation::Delete,
                 Some(&self.stored_name(name)),
@@ -272,12 +286,21 @@ impl Storage for WriterStorage {
         }
     }
 
+    fn delete_all(&self, names: &[Name]) -> Result<(), Error> {
+        if self.keys.is_write_only() {
+            return names.iter().try_for_each(|name| self.delete(name));
+        }
+        let known = names.iter().filter(|name| what(name).is_some());
+        let stored: Vec<Name> = known.map(|name| self.stored_name(name)).collect();
+        self.storage.delete_all(&stored)
+    }
+
     fn tells_absence(&self) -> bool {
         self.storage.tells_absence()
     }
 
     fn is_append_only(&self) -> bool {
-        true
+        self.keys.is_write_only() || self.storage.is_append_only()
     }
 
     fn location(&self) -> String {

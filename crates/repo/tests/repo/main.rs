@@ -47,3 +47,4 @@ mod tags;
 mod temporary_files;
 mod unfinished;
 mod writers;
+mod writers_forgotten;

@@ -8,6 +8,7 @@ use ibid_format::writer::{WriterKey, signed};
 use ibid_format::{FileId, FileKind, Keys, index};
 use ibid_repo::{
     Checkpoints, CopyOptions, Error, Monitor, PruneOptions, ReadData, RepairOptions, Repository, RestoreOptions,
+    RewriteOptions,
 };
 use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
 
@@ -15,16 +16,16 @@ use crate::support::damage::{Image, image, kind, storage};
 use crate::support::{Folder, backup, noise, options, quick, same_tree, scratch};
 
 /// A repository with a snapshot of its own, and two writers.
-struct Scene {
-    storage: Arc<Memory>,
-    repository: Repository,
-    folder: Folder,
-    laptop: WriterKey,
+pub(crate) struct Scene {
+    pub(crate) storage: Arc<Memory>,
+    pub(crate) repository: Repository,
+    pub(crate) folder: Folder,
+    pub(crate) laptop: WriterKey,
     server: WriterKey,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         let storage = Arc::new(Memory::new());
         let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
         let folder = Folder::scratch();
@@ -43,33 +44,33 @@ impl Scene {
         }
     }
 
-    fn as_writer(&self, key: &WriterKey) -> Repository {
+    pub(crate) fn as_writer(&self, key: &WriterKey) -> Repository {
         Repository::open_as_writer(self.storage.clone(), key).unwrap()
     }
 
     /// Makes a backup with the key of the laptop.
-    fn back_up(&self) -> FileId {
+    pub(crate) fn back_up(&self) -> FileId {
         backup(&self.as_writer(&self.laptop), self.folder.path()).id.unwrap()
     }
 
-    fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> Image {
         image(self.storage.as_ref())
     }
 
     /// Returns the names of the files of a writer in a folder.
-    fn names(&self, key: &WriterKey, folder: &str) -> Vec<Name> {
+    pub(crate) fn names(&self, key: &WriterKey, folder: &str) -> Vec<Name> {
         let below = format!("written/{}/{folder}", key.id());
         self.image().into_keys().filter(|name| name.is_in(&below)).collect()
     }
 }
 
 /// Opens an image with the password.
-fn keeper(image: &Image) -> Repository {
+pub(crate) fn keeper(image: &Image) -> Repository {
     Repository::open(storage(image), Some(b"secret")).unwrap()
 }
 
 /// Asserts that the latest snapshot is restored as the folder is.
-fn restores(repository: &Repository, folder: &Folder) {
+pub(crate) fn restores(repository: &Repository, folder: &Folder) {
     let (snapshot, target) = (repository.snapshot("latest").unwrap(), scratch());
     let wanted = RestoreOptions::default().verify(true);
     let path = snapshot.at(folder.path());
@@ -168,18 +169,25 @@ fn a_writer_does_nothing_else() {
 }
 
 #[test]
-fn keepers_only_read_what_a_writer_stored() {
+fn keepers_store_no_files_for_a_writer() {
     let scene = Scene::new();
-    let id = scene.back_up();
+    scene.back_up();
     let before = scene.image();
     let laptop = scene.repository.writer("laptop").unwrap();
     let refused = |error: Error| assert!(matches!(error, Error::OfWriter { .. }), "{error}");
     refused(laptop.backup(&options(scene.folder.path())).unwrap_err());
-    refused(laptop.forget(&[id]).unwrap_err());
-    refused(laptop.prune(&PruneOptions::default()).unwrap_err());
     refused(laptop.repair(&RepairOptions::default()).unwrap_err());
     refused(laptop.add_key(b"another", &Default::default()).unwrap_err());
+    refused(laptop.remove_key("").unwrap_err());
+    refused(
+        laptop
+            .change_password(b"secret", b"other", &Default::default())
+            .unwrap_err(),
+    );
     refused(laptop.add_writer("another").unwrap_err());
+    refused(laptop.prune(&PruneOptions::default()).unwrap_err());
+    let info = laptop.snapshot("latest").unwrap();
+    refused(laptop.rewrite(&info, &RewriteOptions::default()).unwrap_err());
     let (own, all) = (
         backup(&scene.repository, scene.folder.path()),
         scene.repository.snapshots().unwrap(),
@@ -372,7 +380,7 @@ fn malicious_writer_cannot_give_packs_up() {
 }
 
 /// Stores a pack that claims to have chunks and has others, and an index file of it, as whoever has a writer's key can.
-fn plant(storage: &dyn Storage, key: &WriterKey, keys_of_ids: &Keys, true_bytes: &[u8]) {
+pub(crate) fn plant(storage: &dyn Storage, key: &WriterKey, keys_of_ids: &Keys, true_bytes: &[u8]) {
     let (keys, pack, file) = (key.keys(), FileId::random(), FileId::random());
     let garbage = vec![b'x'; true_bytes.len()];
     let mut gathered = FrameBuilder::new();
