@@ -14,6 +14,7 @@
 //! ibid-sim prune  [--seeds N] [--seed S] [--without RULE|each] [--print calls]    backups, prunes, restores, copies
 //!                                            and changed snapshots at once, killed at random calls of the storage,
 //!                                            with wrong clocks and losses of power
+//! ibid-sim prune  … --of writer    the same with the files of a writer, and a thief of its key
 //! ibid-sim crash|damage|repair|losses|prune … --over connection     the same, with the storage behind `ibid serve`
 //! ibid-sim damage|losses|prune … --over s3    the same, with what is stored in a server of S3
 //! ibid-sim memory [--files N] [--mib N]      peak memory of a backup with the least budget
@@ -75,14 +76,14 @@ impl Flags {
     }
 }
 
-const NAMES: [&str; 12] = [
-    "seed", "seeds", "over", "rounds", "ibid", "cache", "beside", "every", "files", "mib", "without", "print",
+const NAMES: [&str; 13] = [
+    "seed", "seeds", "over", "rounds", "ibid", "cache", "beside", "every", "files", "mib", "without", "print", "of",
 ];
 
 const USAGE: &str = "usage: ibid-sim crash|damage|repair|losses|kill|memory|model|prune [--seed S] [--seeds N] \
                      [--over connection|s3] \
                      [--rounds N] [--ibid PATH] [--cache FOLDER] [--beside prunes] [--every N] [--files N] [--mib N] \
-                     [--without RULE|each] [--print calls]";
+                     [--without RULE|each] [--print calls] [--of writer]";
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);

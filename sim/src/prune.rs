@@ -6,8 +6,20 @@ use ibid_repo::simulation::{self, Rule, leave_out};
 
 use crate::Flags;
 use crate::report::Report;
-use crate::support::pruning::{Broken, Seen, Trees, history};
+use crate::support::pruning::{Broken, Outcome, Seen, Trees, history, history_of_writer};
 use crate::support::seam::{Seam, Trace};
+
+/// The rules for the files of a writer, beside most of the others.
+const RULES_OF_WRITERS: [(Rule, &str); 8] = [
+    (Rule::SessionFirst, "session-first"),
+    (Rule::Fence, "fence"),
+    (Rule::WalkAgain, "walk-again"),
+    (Rule::MarkAgain, "mark-again"),
+    (Rule::Seen, "seen"),
+    (Rule::CondemnedIsMissing, "condemned-is-missing"),
+    (Rule::Doubt, "doubt"),
+    (Rule::Verify, "verify"),
+];
 
 const RULES: [(Rule, &str); 10] = [
     (Rule::SessionFirst, "session-first"),
@@ -21,6 +33,9 @@ const RULES: [(Rule, &str); 10] = [
     (Rule::Closure, "closure"),
     (Rule::Reload, "reload"),
 ];
+
+/// Lets one history happen.
+type History = fn(&Trees, u64, Seam) -> Outcome;
 
 /// What a history replaces in the program, so that it follows from its seed.
 pub(crate) fn seam(shows: bool) -> Seam {
@@ -37,17 +52,26 @@ pub(crate) fn run(flags: &Flags) -> Result<(), String> {
     let (seeds, first) = (flags.number("seeds", 2000), flags.number("seed", 0));
     let seam = seam(flags.text("print") == Some("calls"));
     let trees = Trees::new(&seam);
+    let of = match flags.text("of") {
+        Some("writer") => history_of_writer,
+        None => history,
+        Some(other) => return Err(format!("--of {other}: there is writer")),
+    };
     let Some(wanted) = flags.text("without") else {
-        return all(&trees, first, seeds, seam);
+        return all(of, &trees, first, seeds, seam);
     };
     let is_wanted = |(_, name): &&(Rule, &str)| wanted == "each" || wanted == *name;
-    let rules: Vec<_> = RULES.iter().filter(is_wanted).collect();
+    let rules = match flags.text("of") {
+        Some(_) => &RULES_OF_WRITERS[..],
+        None => &RULES[..],
+    };
+    let rules: Vec<_> = rules.iter().filter(is_wanted).collect();
     if rules.is_empty() {
         return Err(format!("--without {wanted}: no such rule"));
     }
     let mut missed = Vec::new();
     for (rule, name) in rules {
-        if !without(&trees, first..first + seeds, *rule, name, seam) {
+        if !without(of, &trees, first..first + seeds, *rule, name, seam) {
             missed.push(*name);
         }
     }
@@ -60,7 +84,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), String> {
     }
 }
 
-fn all(trees: &Trees, first: u64, seeds: u64, seam: Seam) -> Result<(), String> {
+fn all(history: History, trees: &Trees, first: u64, seeds: u64, seam: Seam) -> Result<(), String> {
     let (mut report, mut sum, mut trace) = (Report::new(), Seen::default(), Trace::default());
     for seed in first..first + seeds {
         let outcome = history(trees, seed, seam);
@@ -76,7 +100,7 @@ fn all(trees: &Trees, first: u64, seeds: u64, seam: Seam) -> Result<(), String> 
 }
 
 /// Leaves out a rule: a snapshot must be lost that is not in the same history with the rule. Returns whether one is.
-fn without(trees: &Trees, seeds: std::ops::Range<u64>, rule: Rule, name: &str, seam: Seam) -> bool {
+fn without(history: History, trees: &Trees, seeds: std::ops::Range<u64>, rule: Rule, name: &str, seam: Seam) -> bool {
     let (mut others, first) = (0, seeds.start);
     for seed in seeds {
         leave_out(Some(rule));

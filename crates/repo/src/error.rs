@@ -317,6 +317,13 @@ pub enum Error {
         /// Id of the pack.
         pack: FileId,
     },
+    /// A pack that a writer has signed does not hold the chunks that it says, or has deltas, which writers do not
+    /// store. The writer was taken over, or its machine is broken.
+    #[error("pack {pack} does not hold the chunks that the writer says")]
+    FalsePack {
+        /// Id of the pack.
+        pack: FileId,
+    },
     /// A slot of a frame holds another chunk than the index says.
     #[error("slot {slot} of the frame at offset {offset} of pack {pack} holds another chunk than the index says")]
     Misplaced {
@@ -675,6 +682,7 @@ impl Error {
                 Error::Damaged { .. }
                     | Error::Contradiction { .. }
                     | Error::Misplaced { .. }
+                    | Error::FalsePack { .. }
                     | Error::ChunkMissing { .. }
                     | Error::ChunkDamaged { .. }
                     | Error::BadRecipe { .. }

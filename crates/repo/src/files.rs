@@ -14,6 +14,7 @@ use crate::cache::{Copies, Parts};
 use crate::index::Pack;
 use crate::layout::{each_id, folder, list_ids, name_in};
 use crate::rehearsal::Rehearsal;
+use crate::writers::Doubts;
 use crate::{Error, Result};
 
 /// Most bytes after the end of a pack among which its trailer is looked for. Each costs an attempt to open a
@@ -39,6 +40,8 @@ pub(crate) struct Files {
     pub(crate) names_denied: bool,
     /// What counts instead of doing, if this is a rehearsal: it is the storage, too.
     pub(crate) rehearsal: Option<Arc<Rehearsal>>,
+    /// What a writer has signed is not believed, if these are its files and a keeper prunes them.
+    pub(crate) doubts: Option<Arc<Doubts>>,
 }
 
 /// The plaintext's place in a seal that was opened, or why it does not open.
@@ -54,6 +57,7 @@ impl Files {
             parts: None,
             names_denied: false,
             rehearsal: None,
+            doubts: None,
         }
     }
 

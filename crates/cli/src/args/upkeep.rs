@@ -103,10 +103,14 @@ Backups, restores and other prunes may run meanwhile. A prune can be stopped at 
 What backups may still need that were running when it began is freed by a later prune, after they have ended. If one \
 was running on this machine and was killed, nothing waits for it. `ibid sessions` lists them.
 
+What a writer has stored is left alone without --writer. With it, that is read, verified, and stored again as a backup \
+with a password stores it.
+
 Examples:
   ibid prune --dry-run                 what would be freed, read and written
   ibid prune
   ibid prune --max-unused 0            as small as can be
+  ibid prune --writer laptop           what the writer `laptop` has stored
   ibid prune --max-repack 10GiB        a part of it now
   ibid prune --give-up-on 4f1a         do not wait for this session any longer
   ibid prune --exclusive               nothing else runs: for storage that `ibid storage test` warns of")]

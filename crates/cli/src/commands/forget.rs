@@ -20,9 +20,6 @@ const GAP_DAYS_MAX: i64 = 31;
 
 pub(crate) fn run(context: &mut Context, args: &ForgetArgs) -> Result<Outcome> {
     let costs = Costs::new(context, &args.costs)?;
-    if args.prune && context.global.writer.is_some() {
-        return Err(Error::OfWriter { action: "pruning" }.into());
-    }
     let opened = context.open()?;
     costs.know(&opened)?;
     if args.undo {

@@ -41,6 +41,9 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
     let summary = prune(context, &opened, &options, &costs)?;
     costs::remember_rates(&opened, started);
     print::pruned(&mut context.out, opened.about, &summary)?;
+    if !context.global.quiet && !context.global.json {
+        print::writers_not_pruned(summary.writers);
+    }
     Ok(outcome(&summary.estimate))
 }
 

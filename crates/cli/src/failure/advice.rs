@@ -93,6 +93,11 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
             _ => SEE_WHAT_DEPENDS,
         },
         RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => SEE_WHAT_DEPENDS,
+        RepoError::FalsePack { .. } => {
+            "Its key was stolen, or its machine is broken. `ibid check --writer NAME --read-data` names the files that \
+             are affected, if there are any. The next backup of the writer stores them again, and a prune drops the \
+             pack then."
+        }
         RepoError::ChunkDamaged { .. } => "Run `ibid check --read-data` to see which files need it.",
         RepoError::ChunkMissing { .. } | RepoError::SnapshotIncomplete { .. } => {
             "Run `ibid check` to see which files need it."

@@ -66,7 +66,7 @@ pub(crate) use talk::{
     Copying, Verb, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap, forgotten_for_good,
     kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed, passed_over, question, records_copying,
     records_fenced, records_published, records_retrying, requests, swept, unencrypted, unique_keys, untried_key, usage,
-    warning,
+    warning, writers_not_pruned,
 };
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};

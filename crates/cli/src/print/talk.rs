@@ -179,6 +179,16 @@ pub(crate) fn forgotten_for_good() {
     line("note: no space is left to keep what is forgotten for --undo, so it can't be brought back");
 }
 
+/// Says that what writers have stored was not pruned, if there are any.
+pub(crate) fn writers_not_pruned(writers: u64) {
+    if writers > 0 {
+        line(&format!(
+            "note: the files of {} were left alone. `ibid prune --writer NAME` prunes those of one",
+            counted(writers, "writer", "writers")
+        ));
+    }
+}
+
 /// Prints a failure that does not end the command.
 pub(crate) fn failure(failure: &Failure) {
     line(&format!("ibid: {failure}"));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{CHEAP, Home, Ran, run, tree};
+use crate::support::{CHEAP, Home, Ran, noise, run, tree};
 
 /// A home with a repository, a writer `laptop`, and its key in `laptop.key`.
 fn with_writer() -> Home {
@@ -124,9 +124,7 @@ fn what_is_not_there_yet_is_refused_in_words() {
     laptop(&home, &["backup", "files", "--quiet"]);
     let before = tree(&home.path("repo"));
     for command in [
-        &["forget", "latest", "--prune"][..],
-        &["prune"],
-        &["repair"],
+        &["repair"][..],
         &["rewrite", "latest", "--exclude", "anna.txt", "--forget"],
         &["backup", "files"],
     ] {
@@ -279,4 +277,30 @@ fn keepers_forget_and_tag_and_are_asked_before_planted_snapshots_drop_good_ones(
     assert_eq!(count(), 3);
     assert_eq!(laptop(&home, &["forget", "latest"]).code, 1, "the laptop itself can't");
     home.ok(["check", "--read-data", "--writer", "laptop"]);
+}
+
+#[test]
+fn keepers_prune_what_a_writer_has_stored() {
+    let home = with_writer();
+    home.write("files/large", noise(3_000_000, 7));
+    assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 0);
+    std::fs::remove_file(home.path("files/large")).unwrap();
+    assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 0);
+    home.ok(["forget", "latest~1", "--writer", "laptop"]);
+    let said = run(&mut home.ibid(["prune"]));
+    assert!(
+        said.code == 0 && said.err.contains("ibid prune --writer NAME"),
+        "{said:?}"
+    );
+    assert!(home.ok(["prune", "--dry-run", "--writer", "laptop"]).contains("MiB"));
+    let freed = home.ok(["prune", "--writer", "laptop"]);
+    assert!(freed.contains("freed"), "{freed}");
+    let pruned: Value = serde_json::from_str(&home.ok(["prune", "--writer", "laptop", "--json"])).unwrap();
+    assert_eq!(pruned["done"]["packs_deleted"], 0, "{pruned}");
+    home.ok(["check", "--read-data", "--writer", "laptop"]);
+    let again: Value = serde_json::from_str(&laptop(&home, &["backup", "files", "--json"]).out).unwrap();
+    assert!(again["new_bytes"].as_u64().unwrap() < 10_000, "{again}");
+    home.ok(["restore", &home.at("files"), "out", "--writer", "laptop", "--verify"]);
+    assert!(tree(&home.path("files")) == tree(&home.path("out")));
+    home.ok(["forget", "latest", "--prune", "--writer", "laptop"]);
 }

@@ -113,7 +113,9 @@ impl LoadedIndex {
             let fetched = each(files.storage.is_remote(), group, |(id, _)| files.read_index(*id));
             for (&(id, _), file) in group.iter().zip(fetched) {
                 match file {
-                    Ok(file) if sources.state.trusts(id, file.epoch()) => read.push((id, file)),
+                    Ok(file) if sources.state.trusts(id, file.epoch()) && files.believes_index(id) => {
+                        read.push((id, file));
+                    }
                     Ok(_) => sources.untrusted.push(id),
                     Err(error) => sources.note_damage(id, error, &scratch)?,
                 }
@@ -176,6 +178,7 @@ impl LoadedIndex {
         }
         loading.unlisted_packs(&unlisted, &scratch)?;
         loading.leave_out(&condemned);
+        loading.loaded.doubt(files, monitor)?;
         loading.lose_suspects();
         let mut loaded = loading.loaded;
         loaded.index.loaded();
@@ -392,6 +395,7 @@ impl Sources {
             let files = &scratch.files;
             let fetched = each(files.storage.is_remote(), group, |(id, _)| files.read_index_once(*id));
             for (&(id, _), file) in group.iter().zip(fetched) {
+                let file = file.map(|file| files.believes_index(id).then_some(file));
                 match add_index_file(&mut building, &mut known, id, file, &self.state) {
                     Ok(()) => building.covers(id),
                     Err(Unusable::Untrusted) => self.untrusted.push(id),
@@ -492,13 +496,12 @@ fn add_index_file(
     building: &mut Building<'_>,
     known: &mut KnownPacks<'_>,
     id: FileId,
-    file: Result<index_file::Index>,
+    file: Result<Option<index_file::Index>>,
     state: &PruneState,
 ) -> std::result::Result<(), Unusable> {
-    let file = file?;
-    if !state.trusts(id, file.epoch()) {
+    let Some(file) = file?.filter(|file| state.trusts(id, file.epoch())) else {
         return Err(Unusable::Untrusted);
-    }
+    };
     let mut listed_here = HashMap::new();
     for (listed, frames) in file.packs_with_frames() {
         let before = known.get(listed.id).map_err(Unusable::Run)?;

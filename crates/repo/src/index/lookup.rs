@@ -50,6 +50,8 @@ pub(crate) struct Index {
     /// Frames whose chunks are to be stored again, and frames that are not needed. Their chunks count as unknown,
     /// but are read where others are encoded against them.
     hidden: NumberSet,
+    /// Frames of packs that a writer has signed, to a keeper who prunes them. What others have is taken from there.
+    doubted: NumberSet,
     /// Chunks of hidden frames in `memory` that were stored again.
     again: MemoryIndex,
     /// Chunks of stored packs that are in no run, and chunks that a backup adds.
@@ -89,6 +91,7 @@ impl Index {
             cut: HashMap::new(),
             lost: NumberSet::default(),
             hidden: NumberSet::default(),
+            doubted: NumberSet::default(),
             again: MemoryIndex::new(),
             memory: MemoryIndex::new(),
             frames: Vec::new(),
@@ -188,7 +191,7 @@ impl Index {
     }
 
     /// Records that these frames can't be decoded. Their chunks count as unknown.
-    pub(super) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
+    pub(crate) fn lose(&mut self, frames: impl IntoIterator<Item = u32>) {
         for frame in frames {
             self.lost.insert(frame);
         }
@@ -205,9 +208,19 @@ impl Index {
         self.hidden = frames;
     }
 
+    /// Makes these frames rank behind all others that have the same chunks, and no bases.
+    pub(crate) fn doubt(&mut self, frames: NumberSet) {
+        self.doubted = frames;
+    }
+
+    /// Returns whether a frame is [doubted](Index::doubt).
+    pub(crate) fn is_doubted(&self, frame: u32) -> bool {
+        self.doubted.contains(frame)
+    }
+
     /// Returns whether new chunks may be encoded against those of a stored frame.
     pub(crate) fn can_be_base(&self, frame: u32) -> bool {
-        !self.lost.contains(frame) && !self.hidden.contains(frame)
+        !self.lost.contains(frame) && !self.hidden.contains(frame) && !self.doubted.contains(frame)
     }
 
     /// Returns whether the pack with this number is listed but not in the storage.
@@ -488,6 +501,7 @@ impl Index {
         if let Some(place) = self.memory.get(id).filter(is_seen)
             && (place.frame >= self.stored_frames() || self.runs.is_empty())
             && self.is_usable(place)
+            && !self.doubted.contains(place.frame)
         {
             return Some(place);
         }
@@ -523,8 +537,8 @@ impl Index {
     }
 
     fn copies(&self, prefix: ChunkPrefix) -> Vec<(ChunkId, Place)> {
-        // A copy matters only if the place in the table can't be used.
-        if self.missing.is_empty() && self.lost.is_empty() {
+        // A copy matters only if the place in the table can't be used, or another one is better.
+        if self.missing.is_empty() && self.lost.is_empty() && self.doubted.is_empty() {
             return Vec::new();
         }
         self.memory.copies(prefix)
@@ -538,9 +552,9 @@ impl Index {
         known: impl Iterator<Item = Place>,
         hidden: &NumberSet,
     ) -> Option<(ShortId, Place)> {
-        let mut best: Option<(ShortId, Place, (bool, u8))> = None;
+        let mut best: Option<(ShortId, Place, (bool, bool, u8))> = None;
         let mut meet = |id: ShortId, place: Place, frame: Frame| {
-            let rank = (!frame.is_stored(), frame.depth);
+            let rank = (!frame.is_stored(), self.doubted.contains(place.frame), frame.depth);
             let is_better = best.is_none_or(|(other, _, least)| id < other || id == other && rank < least);
             if is_better && self.is_usable(place) && !hidden.contains(place.frame) {
                 best = Some((id, place, rank));

@@ -79,6 +79,14 @@ pub(crate) fn each_unlisted(
 ) -> Result<()> {
     for &(id, size) in loaded.unlisted.iter().filter(|(id, _)| loaded.is_whole(*id)) {
         monitor.check_cancelled()?;
+        // A keeper lists what keepers have signed.
+        if loaded
+            .index
+            .find_pack(id)
+            .is_some_and(|number| loaded.is_doubted(number))
+        {
+            continue;
+        }
         match files.read_directory(id, size) {
             Ok(pack) => each(pack)?,
             // It could be read a moment ago. The next command reports it.

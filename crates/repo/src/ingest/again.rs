@@ -64,6 +64,9 @@ impl Again<'_> {
         if place.frame >= loaded.index.stored_frames() {
             return Ok(true);
         }
+        if loaded.index.is_doubted(place.frame) {
+            return Ok(false);
+        }
         let mut unneeded = self.unneeded.lock().expect("no holder of this lock panics");
         Ok(!unneeded.contains(loaded.index.ordinal(place))?)
     }

@@ -67,15 +67,17 @@ pub(super) struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Chooses the packs that go if these frames are encoded anew; none if that is too expensive.
+    /// Chooses the packs that go if these frames are encoded anew; none if that is too expensive. Those of `adopted`
+    /// are encoded anew whatever it costs.
     pub(super) fn make(
         loaded: &'a LoadedIndex,
         facts: &'a mut Facts,
         anew: NumberSet,
+        adopted: &NumberSet,
         limits: &Limits,
     ) -> Result<Option<Chosen>> {
         let mut choice = Choice {
-            uses: uses(loaded, facts, &anew)?,
+            uses: uses(loaded, facts, &anew, adopted)?,
             loaded,
             facts,
             anew,
@@ -219,12 +221,12 @@ impl<'a> Choice<'a> {
 }
 
 /// Returns what is in each pack.
-fn uses(loaded: &LoadedIndex, facts: &mut Facts, anew: &NumberSet) -> Result<Vec<Use>> {
+fn uses(loaded: &LoadedIndex, facts: &mut Facts, anew: &NumberSet, adopted: &NumberSet) -> Result<Vec<Use>> {
     let mut uses = vec![Use::default(); loaded.index.pack_count() as usize];
     loaded.index.each_frame(|number, frame| {
         let sealed = u64::from(frame.sealed);
         let of_pack = &mut uses[frame.pack as usize];
-        if !facts.kept.contains(number) || anew.contains(number) {
+        if !facts.kept.contains(number) || anew.contains(number) || adopted.contains(number) {
             of_pack.unused += sealed;
         } else if !facts.is_needed(number)? {
             of_pack.bases += sealed;

@@ -72,8 +72,8 @@ impl Facts {
         let mut held = NumberSet::default();
         if unread_depth > 0 {
             loaded.index.each_frame(|number, frame| {
-                // Their own bases are less deep, and held as well.
-                if frame.depth < unread_depth && kept.insert(number) {
+                // Their own bases are less deep, and held as well. None is encoded against what a writer has signed.
+                if frame.depth < unread_depth && !loaded.index.is_doubted(number) && kept.insert(number) {
                     held.insert(number);
                 }
                 Ok(())
@@ -97,6 +97,11 @@ impl Facts {
     /// Returns whether a pack stays as it is.
     pub(super) fn stays(&self, pack: u32) -> bool {
         self.stays.contains(pack)
+    }
+
+    /// Returns the packs that stay as they are.
+    pub(super) fn staying(&self) -> impl Iterator<Item = u32> + '_ {
+        self.stays.iter()
     }
 
     /// Returns whether there are frames that can't be decoded or read now, and whose bases must stay.

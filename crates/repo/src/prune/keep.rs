@@ -105,7 +105,7 @@ impl Repository {
         for &id in &loaded.untrusted {
             match self.files.read_index(id) {
                 Ok(file) => {
-                    if file.packs().all(|pack| loaded.is_whole(pack.id)) {
+                    if self.files.believes_index(id) && file.packs().all(|pack| loaded.is_whole(pack.id)) {
                         verified.push(id);
                     }
                 }

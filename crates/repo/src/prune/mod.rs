@@ -30,16 +30,17 @@ mod wait;
 
 use std::collections::HashSet;
 
-use ibid_format::FileId;
 use ibid_format::prune_log::{Batch, Entry};
+use ibid_format::writer::Signer;
+use ibid_format::{FileId, FileKind, snapshot};
 use ibid_storage::ErrorKind;
 pub(crate) use log::{PruneState, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
-use crate::layout::folder;
+use crate::layout::{folder, name_in};
 use crate::threads::{both, each};
-use crate::{Error, Repository, Result, StorageError, Warning, clock};
+use crate::{Error, Repository, Result, SnapshotInfo, StorageError, Warning, clock};
 use keep::Known;
 use moved::Moved;
 use plan::Plan;
@@ -62,9 +63,10 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate_without(&self, forgotten: &[FileId], options: &PruneOptions) -> Result<PruneEstimate> {
-        let loaded = LoadedIndex::load(self, View::Writer)?;
+        let doubting = self.doubting(false);
+        let loaded = LoadedIndex::load(&doubting, View::Writer)?;
         loaded.lost_packs().tell(&self.monitor);
-        self.estimate_of(&loaded, forgotten, options)
+        doubting.estimate_of(&loaded, forgotten, options)
     }
 
     /// Does the same with an index that is loaded. To a reader, packs that are condemned are not gone yet.
@@ -74,7 +76,7 @@ impl Repository {
         forgotten: &[FileId],
         options: &PruneOptions,
     ) -> Result<PruneEstimate> {
-        let mut snapshots = self.snapshots()?;
+        let mut snapshots = self.snapshots_needed()?;
         snapshots.retain(|info| !forgotten.contains(&info.id));
         Ok(Plan::make(self, loaded, &snapshots, options, true)?.estimate)
     }
@@ -84,6 +86,11 @@ impl Repository {
     ///
     /// What sessions may still need that were open when it began is freed by a later prune, once they have
     /// ended. [`PruneSummary::waiting`] names them.
+    ///
+    /// It leaves the files of writers alone. Those of [one writer](Repository::writer) are pruned by a handle to them:
+    /// what the writer has stored is read, compared with its ids, and stored again as a backup with a password stores
+    /// it, with deltas. The monitor is told of packs that do not hold what the writer says. Where no other pack has
+    /// what is needed of one, it stays.
     ///
     /// # Errors
     /// A snapshot or a tree that can't be read: what it needs is unknown, and nothing is freed. No space, if
@@ -103,8 +110,13 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
-        self.refuse_writers("pruning")?;
         self.refuse_append_only()?;
+        let pruned = self.doubting(true).prune_doubting(options);
+        self.refresh();
+        pruned
+    }
+
+    fn prune_doubting(&self, options: &PruneOptions) -> Result<PruneSummary> {
         let mut pruned = self.prune_once(options);
         if let Err(Error::Storage(error)) = &pruned
             && error.kind() == ErrorKind::NoSpace
@@ -152,6 +164,9 @@ impl Repository {
                     self.delete_all(folder::FORGOTTEN, &condemned.forgotten)?;
                     self.refresh();
                     summary.stored = self.stored_bytes()?;
+                    if self.is_encrypted() && !self.files.keys.is_of_writer() {
+                        summary.writers = self.files.list(folder::WRITERS)?.len() as u64;
+                    }
                     return Ok((summary, no_space));
                 }
                 Ok(Emptied::Only(warning)) => {
@@ -163,6 +178,34 @@ impl Repository {
             }
         }
         Err(Error::PruneBusy)
+    }
+
+    /// Returns the snapshots. What a writer has signed as a snapshot, and is none, is named and deleted: no one else
+    /// has changed it, so it never was one, and it must not keep what others need from being known.
+    fn snapshots_needed(&self) -> Result<Vec<SnapshotInfo>> {
+        let (mut damage, mut never) = (None, Vec::new());
+        let snapshots = self.snapshots_with(|id, error| match error {
+            // What a newer version has stored is a snapshot to that.
+            error if error.is_of_content() && self.is_as_signed(id) => {
+                self.monitor.warn(Warning::Repository { error });
+                never.push(id);
+            }
+            error => drop(damage.get_or_insert(error)),
+        })?;
+        if self.files.verifies() {
+            self.delete_all(folder::SNAPSHOTS, &never)?;
+        }
+        damage.map_or(Ok(snapshots), Err)
+    }
+
+    /// Returns whether a file in the place of a snapshot is as the writer has signed it, and what it has signed is
+    /// doubted.
+    fn is_as_signed(&self, snapshot: FileId) -> bool {
+        let name = name_in(folder::SNAPSHOTS, snapshot);
+        // This compares the whole file with what was signed.
+        self.files.doubts.is_some()
+            && self.files.storage.get(&name, snapshot::LIMIT).is_ok()
+            && self.files.keys.signer_of(FileKind::Snapshot, snapshot) == Some(Signer::Writer)
     }
 
     /// Deletes all sketches: they only help later backups, which make them again, and this takes no space. Returns
@@ -177,7 +220,7 @@ impl Repository {
     /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
     fn condemn_garbage(&self, options: &PruneOptions, encodes: bool, summary: &mut PruneSummary) -> Result<Emptied> {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
-        let snapshots = self.snapshots()?;
+        let snapshots = self.snapshots_needed()?;
         let forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
         // After a loss of power, a snapshot must not be back whose data is gone.
         let mut gone = forgotten.clone();
@@ -198,7 +241,10 @@ impl Repository {
             forgotten,
         };
         self.list_whole_packs(&loaded)?;
-        if plan.goes.is_empty() {
+        // An index file that the writer has signed may say what is not. Once keepers list what is, it goes.
+        let has_doubted_index =
+            self.files.doubts.is_some() && loaded.untrusted.iter().any(|id| !self.files.believes_index(*id));
+        if plan.goes.is_empty() && !has_doubted_index {
             return Ok(Emptied::Condemned(Box::new(condemned)));
         }
         let (moved, goes) = self.repack(&loaded, &plan, summary)?;
@@ -231,7 +277,7 @@ impl Repository {
     /// on since `before`.
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
-        let snapshots = self.snapshots()?;
+        let snapshots = self.snapshots_needed()?;
         let (all, kept) = self.load_two(View::Writer, View::Without(goes.clone()))?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
             return Ok(None);
@@ -239,7 +285,9 @@ impl Repository {
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
         let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
         packs.sort_unstable();
-        if packs.is_empty() {
+        let fences_index =
+            self.files.doubts.is_some() && all.untrusted.iter().any(|id| !self.files.believes_index(*id));
+        if packs.is_empty() && !fences_index {
             return Ok(Some(Condemnation::default()));
         }
         let mut entry = Entry {
@@ -248,11 +296,13 @@ impl Repository {
             doomed: self.still_listed(&all, &before.entry.doomed)?,
             ..before.entry.clone()
         };
-        entry.batches.push(Batch {
-            time: clock::now(),
-            packs,
-            seen: None,
-        });
+        if !packs.is_empty() {
+            entry.batches.push(Batch {
+                time: clock::now(),
+                packs,
+                seen: None,
+            });
+        }
         // Packs that were condemned before were looked at by another pruner, at another time.
         let known = before.entry.batches.is_empty().then_some(known);
         Ok(Some(Condemnation {
@@ -327,7 +377,7 @@ impl Repository {
     /// if the log has gone on.
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
-        let snapshots = self.snapshots()?;
+        let snapshots = self.snapshots_needed()?;
         let (all, kept) = self.load_two(View::Reader, View::Writer)?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
             return Ok(None);

@@ -131,6 +131,8 @@ pub struct PruneSummary {
     pub waiting: Vec<WaitingFor>,
     /// Bytes of all packs, index files, sketches and snapshots afterwards.
     pub stored: u64,
+    /// Writers, whose files it leaves alone: each [has a prune of its own](crate::Repository::writer).
+    pub writers: u64,
 }
 
 impl PruneSummary {

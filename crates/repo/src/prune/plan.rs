@@ -34,6 +34,8 @@ impl Plan {
         for error in std::mem::take(&mut facts.unread.reasons) {
             repository.monitor.warn(Warning::Repository { error });
         }
+        // What no keeper has is only where it does not hold what the writer says.
+        estimate.lost_packs += facts.staying().filter(|pack| loaded.is_doubted(*pack)).count() as u64;
         let kept = estimate.needed + estimate.bases;
         let limits = Limits {
             unused: options.max_unused.of(kept),
@@ -42,16 +44,25 @@ impl Plan {
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
         let has_lost = !loaded.missing.is_empty() || facts.waits_for_lost();
+        let may_encode = encodes;
         let encodes = encodes && !has_lost && rules::holds(Rule::BasesStay);
         let anew = match encodes {
             true => rebase::choose(loaded, &mut facts, limits.repacked)?,
             false => NumberSet::default(),
         };
-        let chosen = match Choice::make(loaded, &mut facts, anew, &limits)? {
+        // Of a writer's packs, what is not encoded anew moves as it is: it was verified.
+        let adopted = match may_encode {
+            true => adopted(loaded, &mut facts, limits.repacked)?,
+            false => NumberSet::default(),
+        };
+        let chosen = match Choice::make(loaded, &mut facts, anew, &adopted, &limits)? {
             Some(chosen) => chosen,
-            None => Choice::make(loaded, &mut facts, NumberSet::default(), &limits)?.unwrap_or_default(),
+            None => Choice::make(loaded, &mut facts, NumberSet::default(), &adopted, &limits)?.unwrap_or_default(),
         };
         let mut anew = chosen.anew;
+        for frame in adopted.iter() {
+            anew.insert(frame);
+        }
         let (mut gone, mut written_anew) = (0, 0);
         for &number in &chosen.goes {
             let mut moved = 0;
@@ -98,6 +109,35 @@ impl Plan {
     pub(super) fn moves(&self, frame: u32) -> bool {
         self.facts.kept.contains(frame) && !self.anew.contains(frame)
     }
+}
+
+/// Returns the frames of packs that the writer has signed whose chunks are stored again, as a keeper stores them: all
+/// that are needed, up to so many bytes, but for packs that stay because they do not hold something that is needed as
+/// well.
+fn adopted(loaded: &LoadedIndex, facts: &mut Facts, sealed_max: u64) -> Result<NumberSet> {
+    let (mut adopted, mut sealed) = (NumberSet::default(), 0);
+    for (number, _) in loaded.index.packs() {
+        if !loaded.is_doubted(number) || facts.stays(number) {
+            continue;
+        }
+        let mut needed = Vec::new();
+        for frame in loaded.index.frames_of(number) {
+            if facts.is_needed(frame)? {
+                needed.push(frame);
+            }
+        }
+        let bytes: u64 = needed
+            .iter()
+            .map(|frame| u64::from(loaded.index.frame(*frame).sealed))
+            .sum();
+        if sealed + bytes <= sealed_max {
+            sealed += bytes;
+            for frame in needed {
+                adopted.insert(frame);
+            }
+        }
+    }
+    Ok(adopted)
 }
 
 /// Returns what there is, and what of it is needed.

@@ -202,7 +202,12 @@ impl Moving<'_> {
         let directory = index.read_directory(&self.repository.files, index.frame(*first).pack)?;
         let mut listed = directory.frames.iter();
         for &number in frames {
-            let offset = self.from.loaded.index.frame(number).offset;
+            let index = &self.from.loaded.index;
+            if index.is_doubted(number) && index.lost().contains(number) {
+                // A keeper does not sign what it found to be false.
+                return Err(Error::FalsePack { pack: pack.id });
+            }
+            let offset = index.frame(number).offset;
             let Some(frame) = listed.find(|frame| frame.offset == offset) else {
                 return Err(Error::Misplaced {
                     pack: pack.id,

@@ -25,6 +25,10 @@ pub enum Rule {
     Closure,
     /// A reader that misses a pack looks again.
     Reload,
+    /// A keeper who prunes the files of a writer believes no index file that the writer has signed.
+    Doubt,
+    /// A keeper who prunes the files of a writer compares what the writer has signed with its ids.
+    Verify,
 }
 
 #[cfg(feature = "simulation")]

@@ -60,8 +60,14 @@ impl Repository {
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
-            if !state.trusts(id, file.epoch()) {
+            let is_believed = self.files.believes_index(id);
+            // A writer that was taken over may say that it has read an entry which is not there yet.
+            if !state.trusts(id, file.epoch()) || !is_believed && file.epoch() > state.number {
                 self.delete_if_there(&name_in(folder::INDEX, id))?;
+                continue;
+            }
+            if !is_believed {
+                // Of a backup that came meanwhile. The next prune lists what it has stored.
                 continue;
             }
             let lists_doomed = file.packs().any(|pack| state.is_doomed(pack.id));

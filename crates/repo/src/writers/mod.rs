@@ -3,6 +3,7 @@
 //! The files of a writer are those of a repository of its own, below `written/<writer>/`. So all that reads a
 //! repository reads them, once they are [behind their headers](storage).
 
+mod doubts;
 mod storage;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use ibid_storage::{ErrorKind, Name, Storage};
 use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
 use crate::repository::{read_config, read_header};
 use crate::{Error, Repository, Result, clock};
+pub(crate) use doubts::Doubts;
 use storage::WriterStorage;
 
 /// A writer in a listing.

@@ -48,3 +48,4 @@ mod temporary_files;
 mod unfinished;
 mod writers;
 mod writers_forgotten;
+mod writers_pruned;

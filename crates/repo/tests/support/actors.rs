@@ -4,13 +4,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder};
+use ibid_format::pack::{PackBuilder, PackKind};
+use ibid_format::writer::signed;
+use ibid_format::{FileKind, index};
 use ibid_repo::{
     BackupOptions, Checkpoints, CopyOptions, CopyOutcome, CopySummary, Excludes, FileId, Limit, PruneOptions,
-    Repository, RewriteOptions, SnapshotInfo,
+    Repository, RewriteOptions, SnapshotInfo, WriterKey,
 };
+use ibid_storage::{Name, Storage};
 
 use super::place::empty;
-use super::pruning::{Broken, Kept, Known, REWRITTEN, Trees, compare, init};
+use super::pruning::{Broken, Kept, Known, REWRITTEN, Trees, compare, init, open, open_to_store};
 use super::seam::Seam;
 use super::turns::Seat;
 use super::{Random, options};
@@ -28,6 +33,8 @@ pub enum Role {
     CopierIn,
     /// Copies snapshots of this repository into another one.
     CopierOut,
+    /// Stores packs with a writer's key that do not hold what they say.
+    Thief,
 }
 
 /// All of them.
@@ -39,6 +46,17 @@ pub const ROLES: [Role; 7] = [
     Role::Editor,
     Role::CopierIn,
     Role::CopierOut,
+];
+
+/// Those who use the files of a writer.
+pub const ROLES_OF_WRITER: [Role; 7] = [
+    Role::Writer,
+    Role::Pruner,
+    Role::Reader,
+    Role::Forgetter,
+    Role::Editor,
+    Role::CopierOut,
+    Role::Thief,
 ];
 
 impl Role {
@@ -57,10 +75,10 @@ impl Role {
         let times = match self {
             Role::Reader | Role::CopierIn | Role::CopierOut => 1,
             Role::Writer => 1 + random.below(2),
-            Role::Pruner | Role::Forgetter | Role::Editor => 1 + random.below(3),
+            Role::Pruner | Role::Forgetter | Role::Editor | Role::Thief => 1 + random.below(3),
         };
         for _ in 0..times {
-            let Some(repository) = actor.open() else { return };
+            let Some(repository) = actor.open(self) else { return };
             match self {
                 Role::Writer => actor.write(&repository, random),
                 Role::Pruner => actor.prune(&repository, random),
@@ -69,6 +87,7 @@ impl Role {
                 Role::Editor => actor.edit(&repository, random),
                 Role::CopierIn => actor.copy_in(&repository, random),
                 Role::CopierOut => actor.copy_out(&repository, random),
+                Role::Thief => actor.plant(random),
             }
         }
     }
@@ -80,13 +99,19 @@ pub struct Actor<'a> {
     pub seat: &'a Arc<Seat>,
     pub known: &'a Mutex<Known>,
     pub seam: &'a Seam,
+    /// The key of the writer, if these are the files of one.
+    pub key: Option<&'a WriterKey>,
     /// The local cache of its machine, if it has one.
     pub cache: Option<&'a Path>,
 }
 
 impl Actor<'_> {
-    fn open(&self) -> Option<Repository> {
-        let repository = Repository::open(self.seat.clone(), Some(b"secret")).ok()?;
+    fn open(&self, role: Role) -> Option<Repository> {
+        let repository = match role {
+            Role::Writer => open_to_store(self.seat.clone(), self.key),
+            _ => open(self.seat.clone(), self.key),
+        };
+        let repository = repository.ok()?;
         Some(match self.cache {
             Some(folder) => repository.with_tiny_index().with_cache(folder),
             None => repository,
@@ -103,6 +128,8 @@ impl Actor<'_> {
         let done = repository.backup(&options);
         let mut known = self.known.lock().unwrap();
         match done {
+            // It may rely on what a thief has planted.
+            Ok(_) if known.is_poisoned => {}
             Ok(summary) => {
                 known.seen.acknowledged += 1;
                 known.acknowledged.push(Kept {
@@ -142,6 +169,10 @@ impl Actor<'_> {
     /// Notes what is wrong with a snapshot, unless it was forgotten meanwhile.
     fn judge(&self, kept: &Kept, broken: Option<String>) {
         let mut known = self.known.lock().unwrap();
+        if known.seen.planted > 0 {
+            // A restore fails on what was planted, until a prune has dropped it.
+            return;
+        }
         if !self.seat.is_killed() && !known.forgotten.contains(&kept.id) {
             let broken = broken.map(|what| Broken::Lost(format!("{what}, while others are at work")));
             known.broken = known.broken.take().or(broken);
@@ -177,6 +208,7 @@ impl Actor<'_> {
         // The old one is deleted, or forgotten.
         self.known.lock().unwrap().forgotten.push(kept.id);
         let (id, is_rewritten) = match random.below(2) {
+            _ if self.key.is_some() => (repository.set_tags(&info, &[random.next().to_string()], ""), false),
             0 => (
                 repository.set_tags(&info, &[random.next().to_string()], ""),
                 kept.is_rewritten,
@@ -218,6 +250,43 @@ impl Actor<'_> {
     fn kept(&self, id: FileId) -> Option<Kept> {
         let known = self.known.lock().unwrap();
         known.acknowledged.iter().find(|kept| kept.id == id).copied()
+    }
+
+    /// Stores a pack that says it has the number of a tree, and has another. In one of three cases it stores an index
+    /// file of that, too. Backups of the writer believe it, so the snapshots that these make may be broken.
+    fn plant(&self, random: &mut Random) {
+        let Some(key) = self.key else { return };
+        let number = random.below(self.trees.versions.len() as u64).to_le_bytes();
+        let keys = key.keys();
+        let mut new_id = || FileId((u128::from(random.next()) << 64 | u128::from(random.next())).to_be_bytes());
+        let (pack, file) = (new_id(), new_id());
+        let (mut gathered, mut plaintext) = (FrameBuilder::new(), Vec::new());
+        gathered.push(keys.chunk_id(&number), &[b'x'; 8]);
+        let (blobs, body) = (gathered.blobs(), gathered.body());
+        let mut encoder = FrameEncoder::new();
+        encoder
+            .encode(blobs, body, Compression::Stored, &mut plaintext)
+            .unwrap();
+        let mut builder = PackBuilder::new(&keys, pack, PackKind::Data);
+        builder.add(&plaintext, blobs, 0, &[]);
+        let (bytes, summary) = builder.finish();
+        let put = |folder: &str, kind, id: FileId, bytes: &[u8]| {
+            let header = signed::sign(&keys, kind, id, &[bytes]).unwrap();
+            let name = format!("written/{}/{folder}/{id}", key.id());
+            self.seat.put(&Name::new(&name).unwrap(), &[&header, bytes]).is_ok()
+        };
+        let (is_listed, epoch) = (random.below(3) == 0, [0, 1, u64::MAX / 2][random.below(3) as usize]);
+        {
+            // What is late may arrive, too.
+            let mut known = self.known.lock().unwrap();
+            known.seen.planted += 1;
+            known.is_poisoned |= is_listed;
+        }
+        let folder = format!("packs/{}", &pack.to_string()[..2]);
+        if put(&folder, FileKind::Pack, pack, &bytes) && is_listed {
+            let listed = index::encode(&keys, file, epoch, &[summary]).unwrap();
+            put("index", FileKind::Index, file, &listed);
+        }
     }
 
     fn copy_in(&self, repository: &Repository, random: &mut Random) {

@@ -3,16 +3,18 @@
 
 use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
+use ibid_repo::WriterKey;
 use ibid_repo::{
-    ChunkerSettings, FileId, InitOptions, Limit, PruneEstimate, PruneOptions, ReadData, Repository, RestoreOptions,
-    SnapshotInfo,
+    ChunkerSettings, Error, FileId, InitOptions, Limit, PruneEstimate, PruneOptions, ReadData, Repository,
+    RestoreOptions, SnapshotInfo,
 };
+use ibid_storage::Storage;
 use tempfile::TempDir;
 
-use super::actors::{Actor, ROLES, Role};
+use super::actors::{Actor, ROLES, ROLES_OF_WRITER, Role};
 use super::place::{Place, empty};
 use super::seam::{Seam, Trace};
 use super::turns::{Remains, Turns};
@@ -110,6 +112,8 @@ pub struct Seen {
     pub copied: u64,
     /// Snapshots that got other tags, lost files, or were brought back.
     pub changed: u64,
+    /// Packs that a thief of a writer's key has planted.
+    pub planted: u64,
     /// Histories after which every prune sets out to encode chunks anew, and frees nothing by it.
     pub restless: u64,
 }
@@ -125,6 +129,7 @@ impl std::ops::AddAssign for Seen {
         self.anew += other.anew;
         self.copied += other.copied;
         self.changed += other.changed;
+        self.planted += other.planted;
         self.restless += other.restless;
     }
 }
@@ -165,6 +170,8 @@ pub struct Known {
     pub forgotten: Vec<FileId>,
     pub seen: Seen,
     pub broken: Option<Broken>,
+    /// Whether a thief of a writer's key has stored index files that lie: backups of the writer may rely on them.
+    pub is_poisoned: bool,
 }
 
 /// Restores a snapshot; returns what is wrong with it.
@@ -193,12 +200,48 @@ pub struct Outcome {
 
 /// Lets them all run, in the order that the seed says, with clocks that are wrong and losses of power.
 pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
-    let mut random = Random(seed ^ 0xACCE_55ED);
+    history_of(trees, seed, seam, None)
+}
+
+/// Does the same with the files of a writer: backups have its key, all others the password. A thief of the key is
+/// there, too.
+pub fn history_of_writer(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
     let store = empty();
+    let key = seam.process(seed, || init(&store, &seam).add_writer("laptop").unwrap());
+    history_of(trees, seed, seam, Some((store, key)))
+}
+
+/// Opens a repository, or the files of a writer in it, with the password.
+pub fn open(store: Arc<dyn Storage>, key: Option<&WriterKey>) -> Result<Repository, Error> {
+    let repository = Repository::open(store, Some(b"secret"))?;
+    match key {
+        Some(key) => repository.writer(&key.id().to_string()),
+        None => Ok(repository),
+    }
+}
+
+/// Opens them to back up.
+pub fn open_to_store(store: Arc<dyn Storage>, key: Option<&WriterKey>) -> Result<Repository, Error> {
+    match key {
+        Some(key) => Repository::open_as_writer(store, key),
+        None => open(store, None),
+    }
+}
+
+fn history_of(trees: &Trees, seed: u64, seam: Seam, of_writer: Option<(Place, WriterKey)>) -> Outcome {
+    let mut random = Random(seed ^ 0xACCE_55ED);
+    let (store, key) = match of_writer {
+        Some((store, key)) => (store, Some(key)),
+        None => (empty(), None),
+    };
+    let key = key.as_ref();
     let known = Mutex::new(Known::default());
     // Some run one after the other first, so that there is something to prune.
     seam.process(random.next(), || {
-        let repository = init(&store, &seam);
+        let repository = match key {
+            Some(key) => Repository::open_as_writer(store.clone(), key).unwrap(),
+            None => init(&store, &seam),
+        };
         for _ in 0..1 + random.below(3) {
             let tree = random.below(VERSIONS) as usize;
             let id = backup(&repository, &trees.versions[tree].0).id.unwrap();
@@ -214,7 +257,7 @@ pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
     // Others go on with what those left who were killed or lost power.
     for generation in 0..1 + random.below(2) {
         let seed = seed * 2 + generation;
-        remains = together(trees, remains, &known, &caches, seed, seam);
+        remains = together(trees, remains, &known, &caches, seed, seam, key);
         if known.lock().unwrap().broken.is_some() {
             break;
         }
@@ -229,7 +272,7 @@ pub fn history(trees: &Trees, seed: u64, seam: Seam) -> Outcome {
         let store = remains.calm();
         broken = seam.process(random.next(), || {
             (seam.set_clock)(trace.calls as i64);
-            at_rest(trees, &store, &mut known, &mut random)
+            at_rest(trees, &store, &mut known, &mut random, key)
         });
         store
             .list("", &mut |name, _| trace.add(name.as_str().as_bytes()))
@@ -250,11 +293,17 @@ fn together(
     caches: &[TempDir],
     seed: u64,
     seam: Seam,
+    key: Option<&WriterKey>,
 ) -> Remains {
     let mut random = Random(seed ^ 0x0FF1_CE55);
     let mut roles = vec![Role::Writer, Role::Writer, Role::Pruner, Role::Reader, Role::Forgetter];
     for _ in 0..random.below(4) {
-        roles.push(ROLES[random.below(ROLES.len() as u64) as usize]);
+        let all = if key.is_some() {
+            &ROLES_OF_WRITER[..]
+        } else {
+            &ROLES[..]
+        };
+        roles.push(all[random.below(all.len() as u64) as usize]);
     }
     let asleep = roles
         .iter()
@@ -270,6 +319,7 @@ fn together(
                     seat: &seat,
                     known,
                     seam: &seam,
+                    key,
                     cache: caches.get(random.below(4) as usize).map(TempDir::path),
                 };
                 seam.process(random.next(), || {
@@ -287,18 +337,26 @@ fn together(
 const PRUNES_MAX: usize = 8;
 
 /// Checks that nothing is lost when all have ended and after further prunes, and that these free the rest.
-fn at_rest(trees: &Trees, store: &Place, known: &mut Known, random: &mut Random) -> Option<Broken> {
-    let repository = Repository::open(store.clone(), Some(b"secret")).unwrap();
+fn at_rest(
+    trees: &Trees,
+    store: &Place,
+    known: &mut Known,
+    random: &mut Random,
+    key: Option<&WriterKey>,
+) -> Option<Broken> {
+    let repository = open(store.clone(), key).unwrap();
     let options = PruneOptions::default()
         .max_unused(Limit::Bytes(0))
         .patience(Duration::ZERO);
     let mut other = None;
     for round in 0..PRUNES_MAX {
-        if let Some(lost) = any_lost(trees, &repository, known) {
+        let is_planted = known.seen.planted > 0 && round == 0;
+        if let Some(lost) = any_lost(trees, &repository, known).filter(|_| !is_planted) {
             return Some(Broken::Lost(format!("after {round} prunes: {lost}")));
         }
         let report = repository.check(ReadData::All).unwrap();
-        if !report.is_clean() {
+        // What the thief has planted is named, until it is pruned.
+        if !report.is_clean() && known.seen.planted == 0 {
             let problem = format!("after {round} prunes: {:?} {:?}", report.faults, report.affected);
             other = other.or(Some(Broken::Other(problem)));
         }
@@ -316,13 +374,14 @@ fn at_rest(trees: &Trees, store: &Place, known: &mut Known, random: &mut Random)
                 held,
                 ..
             } = summary.estimate;
-            if held == 0 && unused * 4 > needed + bases {
+            // While something is lost, nothing is encoded anew.
+            if held == 0 && unused * 4 > needed + bases && !known.is_poisoned {
                 let problem = format!("{unused} unused bytes beside {} that are needed", needed + bases);
                 other = other.or(Some(Broken::Other(problem)));
             }
             break;
         }
-        if round == PRUNES_MAX - 1 && !is_done {
+        if round == PRUNES_MAX - 1 && !is_done && !known.is_poisoned {
             // Encoding anew costs work, and nothing is lost.
             match summary.estimate.encoded_anew {
                 0 => return other.or(Some(Broken::Other(format!("there is always more to do: {summary:?}")))),
@@ -332,7 +391,8 @@ fn at_rest(trees: &Trees, store: &Place, known: &mut Known, random: &mut Random)
     }
     // What the index takes for stored is.
     let tree = random.below(VERSIONS) as usize;
-    match repository.backup(&super::options(&trees.versions[tree].0)) {
+    let stores = open_to_store(store.clone(), key).unwrap();
+    match stores.backup(&super::options(&trees.versions[tree].0)) {
         Err(error) => return other.or(Some(Broken::Other(format!("the last backup: {error}")))),
         Ok(summary) => known.acknowledged.push(Kept {
             id: summary.id.unwrap(),
