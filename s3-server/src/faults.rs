@@ -153,7 +153,10 @@ impl Body for Answer {
 }
 
 fn operation(request: &Request<Incoming>) -> Option<Operation> {
-    let lists = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+    let lists = request.uri().query().is_some_and(|query| {
+        let is_list = |part: &str| part == "list-type=2" || part.trim_end_matches('=') == "versions";
+        query.split('&').any(is_list)
+    });
     match *request.method() {
         Method::PUT => Some(Operation::Put),
         Method::GET if lists => Some(Operation::List),

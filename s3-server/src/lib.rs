@@ -17,6 +17,7 @@ mod objects;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -35,7 +36,11 @@ pub const ACCESS_KEY: &str = "TESTACCESSKEY";
 /// What a client must give as `AWS_SECRET_ACCESS_KEY`.
 pub const SECRET_KEY: &str = "testsecretkey";
 /// The buckets that a server has.
-pub const BUCKETS: [&str; 3] = ["bucket", "other", "my-backups"];
+pub const BUCKETS: [&str; 5] = ["bucket", "other", "my-backups", VERSIONED, LOCKABLE];
+/// The bucket that keeps old versions.
+pub const VERSIONED: &str = "versions";
+/// The bucket that keeps old versions, and locks objects if a client asks for that.
+pub const LOCKABLE: &str = "locks";
 
 /// A server that runs until it is dropped.
 pub struct Server {
@@ -127,6 +132,23 @@ impl Server {
     /// can't be read.
     pub fn set_storage_class(&self, bucket: &str, key: &str, class: &str) {
         self.objects.set_class(bucket, key, class);
+    }
+
+    /// Returns the mode of the lock of an object, and until when it holds.
+    #[must_use]
+    pub fn locked_until(&self, bucket: &str, key: &str) -> Option<(String, SystemTime)> {
+        self.objects.locked_until(bucket, key)
+    }
+
+    /// Makes all that is stored older, and its locks end sooner, as if this time had passed.
+    pub fn pass(&self, time: Duration) {
+        self.objects.pass(time);
+    }
+
+    /// Deletes all versions in a bucket whose locks let this happen, as a thief with all rights but that to bypass
+    /// locks would. Returns how many are left.
+    pub fn destroy(&self, bucket: &str) -> usize {
+        self.objects.destroy(bucket)
     }
 
     /// Stores an object in place of another, or deletes it, as someone else may do.

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use s3s::dto::{
-    DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag, ETagCondition,
-    GetObjectInput, GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
-    ListObjectsV2Input, ListObjectsV2Output, Object, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
+    DeleteMarkerEntry, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
+    ETag, ETagCondition, GetObjectInput, GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput,
+    GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListObjectVersionsInput,
+    ListObjectVersionsOutput, ListObjectsV2Input, ListObjectsV2Output, Object, ObjectLockConfiguration,
+    ObjectLockEnabled, ObjectLockMode, ObjectVersion, PutObjectInput, PutObjectOutput, PutObjectRetentionInput,
+    PutObjectRetentionOutput, StreamingBlob, Timestamp,
 };
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
-use crate::BUCKETS;
+use crate::{BUCKETS, LOCKABLE, VERSIONED};
 
 /// What kind of server it is.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +39,26 @@ impl Default for Traits {
     }
 }
 
+/// One version of an object: its bytes, or that it was deleted.
 #[derive(Clone)]
 struct Stored {
     bytes: Bytes,
-    modified: Timestamp,
+    is_marker: bool,
+    modified: SystemTime,
     tag: String,
     class: Option<String>,
+    lock: Option<Lock>,
 }
 
-type Buckets = BTreeMap<(String, String), Stored>;
+/// Until when a version can't be deleted.
+#[derive(Clone)]
+struct Lock {
+    mode: String,
+    until: SystemTime,
+}
+
+/// The versions of each object, the oldest first. A bucket without versions has one of each.
+type Buckets = BTreeMap<(String, String), Vec<Stored>>;
 
 #[derive(Clone)]
 pub(crate) struct Objects {
@@ -66,8 +80,9 @@ impl Objects {
 
     pub(crate) fn keys(&self, bucket: &str) -> Vec<String> {
         let buckets = self.lock();
-        let of_bucket = buckets.keys().filter(|(other, _)| other == bucket);
-        of_bucket.map(|(_, key)| key.clone()).collect()
+        let of_bucket = buckets.iter().filter(|((other, _), _)| other == bucket);
+        let there = of_bucket.filter(|(_, versions)| latest(versions).is_some());
+        there.map(|((_, key), _)| key.clone()).collect()
     }
 
     pub(crate) fn get(&self, bucket: &str, key: &str) -> Option<Bytes> {
@@ -75,11 +90,8 @@ impl Objects {
     }
 
     pub(crate) fn set(&self, bucket: &str, key: &str, bytes: Option<Vec<u8>>) {
-        let name = (bucket.to_owned(), key.to_owned());
-        match bytes {
-            Some(bytes) => drop(self.lock().insert(name, stored(bytes.into(), None))),
-            None => drop(self.lock().remove(&name)),
-        }
+        let version = bytes.map(|bytes| stored(bytes.into(), None));
+        add(&mut self.lock(), bucket, key, version);
     }
 
     pub(crate) fn class(&self, bucket: &str, key: &str) -> Option<String> {
@@ -87,20 +99,123 @@ impl Objects {
     }
 
     pub(crate) fn set_class(&self, bucket: &str, key: &str, class: &str) {
-        if let Some(stored) = self.lock().get_mut(&(bucket.to_owned(), key.to_owned())) {
+        let mut buckets = self.lock();
+        let versions = buckets.get_mut(&(bucket.to_owned(), key.to_owned()));
+        if let Some(stored) = versions.and_then(|versions| versions.last_mut()) {
             stored.class = Some(class.to_owned());
         }
     }
 
-    fn find(&self, bucket: &str, key: &str) -> Option<Stored> {
-        self.lock().get(&(bucket.to_owned(), key.to_owned())).cloned()
+    pub(crate) fn locked_until(&self, bucket: &str, key: &str) -> Option<(String, SystemTime)> {
+        let lock = self.find(bucket, key)?.lock?;
+        Some((lock.mode, lock.until))
     }
 
-    fn wanted(&self, bucket: &str, key: &str) -> S3Result<Stored> {
-        there(bucket)?;
-        self.find(bucket, key)
-            .ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist."))
+    /// Makes all that is stored older, as if this time had passed.
+    pub(crate) fn pass(&self, time: Duration) {
+        for stored in self.lock().values_mut().flatten() {
+            stored.modified -= time;
+            if let Some(lock) = &mut stored.lock {
+                lock.until -= time;
+            }
+        }
     }
+
+    /// Deletes versions, as far as their locks let this happen, and leaves markers, without which objects would be
+    /// back. Returns how many versions are left.
+    pub(crate) fn destroy(&self, bucket: &str) -> usize {
+        let now = SystemTime::now();
+        let mut buckets = self.lock();
+        for ((other, _), versions) in buckets.iter_mut() {
+            let holds = |stored: &Stored| stored.lock.as_ref().is_some_and(|lock| lock.until > now);
+            if other == bucket {
+                versions.retain(|stored| stored.is_marker || holds(stored));
+            }
+        }
+        buckets.retain(|_, versions| !versions.is_empty());
+        let left = buckets.iter().filter(|((other, _), _)| other == bucket);
+        left.flat_map(|(_, versions)| versions)
+            .filter(|stored| !stored.is_marker)
+            .count()
+    }
+
+    fn find(&self, bucket: &str, key: &str) -> Option<Stored> {
+        let buckets = self.lock();
+        latest(buckets.get(&(bucket.to_owned(), key.to_owned()))?).cloned()
+    }
+
+    fn wanted(&self, bucket: &str, key: &str, version: Option<&str>) -> S3Result<Stored> {
+        there(bucket)?;
+        let found = match version {
+            None => self.find(bucket, key),
+            Some(id) => {
+                let buckets = self.lock();
+                let versions = buckets.get(&(bucket.to_owned(), key.to_owned()));
+                let found = versions.and_then(|versions| versions.iter().find(|stored| stored.id(bucket) == id));
+                found.filter(|stored| !stored.is_marker).cloned()
+            }
+        };
+        found.ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist."))
+    }
+
+    /// Deletes an object, or one of its versions.
+    fn delete(&self, bucket: &str, key: &str, version: Option<&str>, bypass: bool) -> S3Result<()> {
+        let Some(id) = version else {
+            self.set(bucket, key, None);
+            return Ok(());
+        };
+        let mut buckets = self.lock();
+        let name = (bucket.to_owned(), key.to_owned());
+        let Some(versions) = buckets.get_mut(&name) else {
+            return Ok(());
+        };
+        let is_meant = |stored: &Stored| stored.id(bucket) == id;
+        let holds = |lock: &Lock| lock.until > SystemTime::now() && !(bypass && lock.mode == "GOVERNANCE");
+        let meant = versions.iter().find(|stored| is_meant(stored));
+        if meant.and_then(|stored| stored.lock.as_ref()).is_some_and(holds) {
+            return Err(s3_error!(
+                AccessDenied,
+                "Access Denied because object protected by object lock."
+            ));
+        }
+        versions.retain(|stored| !is_meant(stored));
+        if versions.is_empty() {
+            buckets.remove(&name);
+        }
+        Ok(())
+    }
+}
+
+impl Stored {
+    /// Returns the id of this version.
+    fn id(&self, bucket: &str) -> &str {
+        if keeps_versions(bucket) { &self.tag } else { "null" }
+    }
+}
+
+/// Returns the latest version, unless the object is deleted.
+fn latest(versions: &[Stored]) -> Option<&Stored> {
+    versions.last().filter(|stored| !stored.is_marker)
+}
+
+/// Adds a version, or a marker.
+fn add(buckets: &mut Buckets, bucket: &str, key: &str, version: Option<Stored>) {
+    let name = (bucket.to_owned(), key.to_owned());
+    if !keeps_versions(bucket) {
+        buckets.remove(&name);
+        if version.is_none() {
+            return;
+        }
+    }
+    let marker = || Stored {
+        is_marker: true,
+        ..stored(Bytes::new(), None)
+    };
+    buckets.entry(name).or_default().push(version.unwrap_or_else(marker));
+}
+
+fn keeps_versions(bucket: &str) -> bool {
+    [VERSIONED, LOCKABLE].contains(&bucket)
 }
 
 fn there(bucket: &str) -> S3Result<()> {
@@ -114,15 +229,43 @@ fn stored(bytes: Bytes, class: Option<String>) -> Stored {
     use std::hash::{BuildHasher, RandomState};
     Stored {
         bytes,
-        modified: Timestamp::from(SystemTime::now()),
+        is_marker: false,
+        modified: SystemTime::now(),
         // Another one for each put.
         tag: format!("{:016x}", RandomState::new().hash_one(0)),
         class,
+        lock: None,
     }
 }
 
 fn length(bytes: usize) -> i64 {
     bytes.try_into().expect("objects fit into memory")
+}
+
+fn system_time(timestamp: Timestamp) -> SystemTime {
+    time::OffsetDateTime::from(timestamp).into()
+}
+
+/// Returns the lock that a request asks for.
+fn asked_lock(bucket: &str, mode: Option<String>, until: Option<Timestamp>) -> S3Result<Option<Lock>> {
+    let lock = match (mode, until) {
+        (None, None) => return Ok(None),
+        (Some(mode), Some(until)) => Lock {
+            mode,
+            until: system_time(until),
+        },
+        _ => return Err(s3_error!(InvalidRequest, "Both the mode and the date are needed")),
+    };
+    if bucket != LOCKABLE {
+        return Err(s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration"));
+    }
+    if lock.until <= SystemTime::now() {
+        return Err(s3_error!(
+            InvalidArgument,
+            "The retain until date must be in the future!"
+        ));
+    }
+    Ok(Some(lock))
 }
 
 #[async_trait::async_trait]
@@ -142,18 +285,30 @@ impl S3 for Objects {
             }
         }
         let class = input.storage_class.map(|class| class.as_str().to_owned());
-        let stored = stored(bytes.into(), class);
+        let mode = input.object_lock_mode.map(|mode| mode.as_str().to_owned());
+        let lock = asked_lock(&input.bucket, mode, input.object_lock_retain_until_date)?;
+        if lock.is_some() && input.content_md5.is_none() && input.checksum_sha256.is_none() {
+            return Err(s3_error!(
+                InvalidRequest,
+                "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock \
+                 parameters"
+            ));
+        }
+        let stored = Stored {
+            lock,
+            ..stored(bytes.into(), class)
+        };
         let tag = stored.tag.clone();
         let mut buckets = self.lock();
-        let name = (input.bucket, input.key);
         let is_new = matches!(input.if_none_match, Some(ETagCondition::Any)) && !self.traits.overwrites;
-        if is_new && buckets.contains_key(&name) {
+        let versions = buckets.get(&(input.bucket.clone(), input.key.clone()));
+        if is_new && versions.is_some_and(|versions| latest(versions).is_some()) {
             return Err(s3_error!(
                 PreconditionFailed,
                 "At least one of the pre-conditions you specified did not hold"
             ));
         }
-        buckets.insert(name, stored);
+        add(&mut buckets, &input.bucket, &input.key, Some(stored));
         Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(ETag::Strong(tag)),
             ..PutObjectOutput::default()
@@ -162,7 +317,7 @@ impl S3 for Objects {
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
         let input = request.input;
-        let stored = self.wanted(&input.bucket, &input.key)?;
+        let stored = self.wanted(&input.bucket, &input.key, input.version_id.as_deref())?;
         if matches!(stored.class.as_deref(), Some("GLACIER" | "DEEP_ARCHIVE")) {
             return Err(s3_error!(
                 InvalidObjectState,
@@ -187,24 +342,30 @@ impl S3 for Objects {
             ))),
             content_range,
             e_tag: Some(ETag::Strong(stored.tag)),
-            last_modified: Some(stored.modified),
+            last_modified: Some(stored.modified.into()),
             ..GetObjectOutput::default()
         }))
     }
 
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
-        let stored = self.wanted(&request.input.bucket, &request.input.key)?;
+        let input = request.input;
+        let stored = self.wanted(&input.bucket, &input.key, input.version_id.as_deref())?;
+        let lock = stored.lock;
         Ok(S3Response::new(HeadObjectOutput {
             content_length: Some(length(stored.bytes.len())),
             e_tag: Some(ETag::Strong(stored.tag)),
-            last_modified: Some(stored.modified),
+            last_modified: Some(stored.modified.into()),
+            object_lock_mode: lock.as_ref().map(|lock| ObjectLockMode::from(lock.mode.clone())),
+            object_lock_retain_until_date: lock.map(|lock| lock.until.into()),
             ..HeadObjectOutput::default()
         }))
     }
 
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        there(&request.input.bucket)?;
-        self.set(&request.input.bucket, &request.input.key, None);
+        let input = request.input;
+        there(&input.bucket)?;
+        let bypass = input.bypass_governance_retention.unwrap_or(false);
+        self.delete(&input.bucket, &input.key, input.version_id.as_deref(), bypass)?;
         Ok(S3Response::new(DeleteObjectOutput::default()))
     }
 
@@ -217,17 +378,147 @@ impl S3 for Objects {
         if self.traits.deletes_one {
             return Err(s3_error!(NotImplemented));
         }
-        let deleted = input.delete.objects.into_iter().map(|object| {
-            self.set(&input.bucket, &object.key, None);
-            DeletedObject {
-                key: Some(object.key),
-                ..DeletedObject::default()
+        let bypass = input.bypass_governance_retention.unwrap_or(false);
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for object in input.delete.objects {
+            match self.delete(&input.bucket, &object.key, object.version_id.as_deref(), bypass) {
+                Ok(()) => deleted.push(DeletedObject {
+                    key: Some(object.key),
+                    ..DeletedObject::default()
+                }),
+                Err(error) => errors.push(s3s::dto::Error {
+                    code: Some("AccessDenied".to_owned()),
+                    key: Some(object.key),
+                    message: error.message().map(str::to_owned),
+                    version_id: object.version_id,
+                }),
             }
-        });
+        }
         Ok(S3Response::new(DeleteObjectsOutput {
-            deleted: Some(deleted.collect()),
+            deleted: Some(deleted),
+            errors: Some(errors),
             ..DeleteObjectsOutput::default()
         }))
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        let input = request.input;
+        there(&input.bucket)?;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let buckets = self.lock();
+        let mut all = Vec::new();
+        for ((bucket, key), versions) in buckets.iter() {
+            if *bucket == input.bucket && key.starts_with(&prefix) {
+                // The newest first.
+                let newest = versions.len() - 1;
+                all.extend(
+                    versions
+                        .iter()
+                        .enumerate()
+                        .rev()
+                        .map(|(at, stored)| (key, stored, at == newest)),
+                );
+            }
+        }
+        let marker = (input.key_marker.as_deref(), input.version_id_marker.as_deref());
+        let begin = match marker {
+            (Some(key), Some(id)) => all
+                .iter()
+                .position(|(other, stored, _)| *other == key && stored.id(&input.bucket) == id)
+                .map_or(all.len(), |at| at + 1),
+            (Some(key), None) => all.partition_point(|(other, ..)| other.as_str() <= key),
+            _ => 0,
+        };
+        let end = all.len().min(begin + self.traits.page);
+        let last = all.get(end.saturating_sub(1)).filter(|_| end < all.len() && end > 0);
+        let (mut found, mut markers) = (Vec::new(), Vec::new());
+        for (key, stored, is_latest) in &all[begin..end] {
+            let id = stored.id(&input.bucket).to_owned();
+            match stored.is_marker {
+                true => markers.push(DeleteMarkerEntry {
+                    is_latest: Some(*is_latest),
+                    key: Some((*key).clone()),
+                    last_modified: Some(stored.modified.into()),
+                    version_id: Some(id),
+                    ..DeleteMarkerEntry::default()
+                }),
+                false => found.push(ObjectVersion {
+                    is_latest: Some(*is_latest),
+                    key: Some((*key).clone()),
+                    last_modified: Some(stored.modified.into()),
+                    size: Some(length(stored.bytes.len())),
+                    version_id: Some(id),
+                    ..ObjectVersion::default()
+                }),
+            }
+        }
+        Ok(S3Response::new(ListObjectVersionsOutput {
+            name: Some(input.bucket.clone()),
+            prefix: input.prefix,
+            is_truncated: Some(end < all.len()),
+            next_key_marker: last.map(|(key, ..)| (*key).clone()),
+            next_version_id_marker: last.map(|(_, stored, _)| stored.id(&input.bucket).to_owned()),
+            versions: Some(found),
+            delete_markers: Some(markers),
+            ..ListObjectVersionsOutput::default()
+        }))
+    }
+
+    async fn get_object_lock_configuration(
+        &self,
+        request: S3Request<GetObjectLockConfigurationInput>,
+    ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
+        there(&request.input.bucket)?;
+        if request.input.bucket != LOCKABLE {
+            return Err(s3_error!(
+                ObjectLockConfigurationNotFoundError,
+                "Object Lock configuration does not exist for this bucket"
+            ));
+        }
+        Ok(S3Response::new(GetObjectLockConfigurationOutput {
+            object_lock_configuration: Some(ObjectLockConfiguration {
+                object_lock_enabled: Some(ObjectLockEnabled::from_static(ObjectLockEnabled::ENABLED)),
+                rule: None,
+            }),
+        }))
+    }
+
+    async fn put_object_retention(
+        &self,
+        request: S3Request<PutObjectRetentionInput>,
+    ) -> S3Result<S3Response<PutObjectRetentionOutput>> {
+        let input = request.input;
+        there(&input.bucket)?;
+        let retention = input.retention.unwrap_or_default();
+        let mode = retention.mode.map(|mode| mode.as_str().to_owned());
+        let Some(lock) = asked_lock(&input.bucket, mode, retention.retain_until_date)? else {
+            return Err(s3_error!(MalformedXML));
+        };
+        let mut buckets = self.lock();
+        let versions = buckets.get_mut(&(input.bucket.clone(), input.key));
+        let mut versions = versions.into_iter().flatten().rev();
+        let meant = match &input.version_id {
+            Some(id) => versions.find(|stored| stored.id(&input.bucket) == id),
+            None => versions.next(),
+        };
+        let meant = meant.filter(|stored| !stored.is_marker);
+        let stored = meant.ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist."))?;
+        let weaker = |old: &Lock| lock.until < old.until || old.mode == "COMPLIANCE" && lock.mode != old.mode;
+        let bypass = input.bypass_governance_retention.unwrap_or(false);
+        if let Some(old) = stored.lock.as_ref().filter(|old| old.until > SystemTime::now())
+            && weaker(old)
+            && !(bypass && old.mode == "GOVERNANCE")
+        {
+            return Err(s3_error!(
+                AccessDenied,
+                "Access Denied because object protected by object lock."
+            ));
+        }
+        stored.lock = Some(lock);
+        Ok(S3Response::new(PutObjectRetentionOutput::default()))
     }
 
     async fn list_objects_v2(
@@ -246,7 +537,7 @@ impl S3 for Objects {
         let mut found = buckets
             .iter()
             .filter(|((bucket, key), _)| *bucket == input.bucket && key.starts_with(&prefix) && *key > after)
-            .map(|((_, key), stored)| (key.clone(), stored));
+            .filter_map(|((_, key), versions)| Some((key.clone(), latest(versions)?)));
         let page: Vec<_> = found.by_ref().take(self.traits.page).collect();
         let more = found.next().is_some();
         let next = page.last().map(|(key, _)| key.clone()).filter(|_| more);
@@ -254,7 +545,7 @@ impl S3 for Objects {
             key: Some(key),
             size: Some(length(stored.bytes.len())),
             e_tag: Some(ETag::Strong(stored.tag.clone())),
-            last_modified: Some(stored.modified.clone()),
+            last_modified: Some(stored.modified.into()),
             ..Object::default()
         });
         let contents: Vec<Object> = contents.collect();

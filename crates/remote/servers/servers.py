@@ -42,8 +42,8 @@ KEY, SECRET = "servers", "of-this-machine"
 AZURE_ACCOUNT = "devstoreaccount1"
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
-# Buckets that every server gets. In S3 the second keeps old versions.
-BUCKETS = ["tests", "tests-versions"]
+# Buckets that every server gets. In S3 the second keeps old versions, and the third can lock them.
+BUCKETS = ["tests", "tests-versions", "tests-locks"]
 PATIENCE_S = 180
 
 
@@ -111,18 +111,19 @@ def expect(answer, *statuses):
     return body
 
 
-def s3_put(endpoint, path, query=(), body=b""):
+def s3_put(endpoint, path, query=(), body=b"", headers=()):
     """Puts something, also if the server is not ready yet."""
     until = time.monotonic() + PATIENCE_S
-    while (answer := s3_request("PUT", endpoint, path, query, body))[0] == 503 and time.monotonic() < until:
+    while (answer := s3_request("PUT", endpoint, path, query, body, headers))[0] == 503 and time.monotonic() < until:
         time.sleep(0.2)
     expect(answer, 200, 204)
 
 
 def make_s3_buckets(endpoint):
     enabled = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-    for bucket in BUCKETS:
+    for bucket in BUCKETS[:2]:
         s3_put(endpoint, f"/{bucket}")
+    s3_put(endpoint, f"/{BUCKETS[2]}", headers={"x-amz-bucket-object-lock-enabled": "true"})
     s3_put(endpoint, f"/{BUCKETS[1]}", {"versioning": ""}, enabled)
 
 

@@ -23,12 +23,14 @@
 mod address;
 pub mod connection;
 mod found;
+mod judge;
 mod objects;
 mod open;
 mod options;
 mod prices;
 mod profile;
 mod requests;
+mod s3;
 mod wire;
 
 pub use address::{Address, AddressError, Addressing, Service};
@@ -37,3 +39,4 @@ pub use open::open;
 pub use options::{Credentials, Options};
 pub use prices::Prices;
 pub use requests::Requests;
+pub use s3::PastStorage;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::{Error, ErrorKind, Locks, Name, Operation, Storage};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
@@ -18,7 +18,9 @@ use object_store::{
 use tokio::runtime::Runtime;
 
 use crate::found::{Found, compare};
-use crate::wire::{CALL, Call, Met, Shared, innermost};
+use crate::judge::status_in_batch;
+use crate::s3::{Bucket, Locking};
+use crate::wire::{CALL, Call, Met, Shared};
 use crate::{Address, Prices, Requests};
 
 /// Bytes that are sent as one: between them others get their turn, and progress is noted.
@@ -51,6 +53,9 @@ pub struct ObjectStorage {
     pub(crate) takes_one: AtomicBool,
     /// For puts, of which each is sent once.
     pub(crate) single: Arc<dyn ObjectStore>,
+    /// What only S3 has is asked of this.
+    pub(crate) bucket: Option<Bucket>,
+    pub(crate) locking: Locking,
     pub(crate) shared: Arc<Shared>,
     pub(crate) address: Address,
     /// The URL of the server, if it is not that of the service.
@@ -117,6 +122,8 @@ impl ObjectStorage {
     fn put_in(&self, class: Option<&str>, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         let path = self.path(name.as_str());
         let payload = payload(parts);
+        let locking = self.locking_store(name)?;
+        let store = locking.as_ref().unwrap_or(&self.single);
         let class = class.map(|class| (Attribute::StorageClass, class.to_owned()));
         let attributes: Attributes = class.into_iter().collect();
         let call: Arc<Call> = Arc::default();
@@ -131,7 +138,7 @@ impl ObjectStorage {
                 attributes: attributes.clone(),
                 ..PutOptions::default()
             };
-            let put = self.run(&call, self.single.put_opts(&path, payload.clone(), options));
+            let put = self.run(&call, store.put_opts(&path, payload.clone(), options));
             let Err(error) = put else { return Ok(()) };
             let last = call.last();
             match last {
@@ -159,6 +166,100 @@ impl ObjectStorage {
         }
     }
 
+    /// Returns an object, or one of its versions.
+    pub(crate) fn get_version(&self, name: &Name, version: Option<&str>, limit: u64) -> Result<Vec<u8>, Error> {
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        let options = GetOptions {
+            version: version.map(str::to_owned),
+            ..GetOptions::default()
+        };
+        let answer = self
+            .run(&call, self.repeating.get_opts(&path, options))
+            .map_err(|error| self.fail(Operation::Get, Some(name), &call, error))?;
+        let size = answer.meta.size;
+        let length = usize::try_from(size).ok().filter(|_| size <= limit);
+        let Some(length) = length else {
+            return Err(Error::too_large(size, limit, name, self.location()));
+        };
+        let mut bytes = Vec::with_capacity(length);
+        self.receive(&call, answer, length, |piece| bytes.extend_from_slice(piece))
+            .map_err(|wrong| self.received_wrong(Operation::Get, name, &call, wrong, length))?;
+        Ok(bytes)
+    }
+
+    /// Fills `buffer` with bytes of an object, or of one of its versions.
+    pub(crate) fn read_version_at(
+        &self,
+        name: &Name,
+        version: Option<&str>,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), Error> {
+        let length = buffer.len();
+        let end = offset
+            .checked_add(length as u64)
+            .filter(|end| i64::try_from(*end).is_ok());
+        let truncated = |size| Error::truncated(size, offset, length, name, self.location());
+        if length == 0 {
+            return self.head(Operation::ReadAt, name).map(drop);
+        }
+        let Some(end) = end else {
+            return Err(truncated(self.head(Operation::ReadAt, name)?));
+        };
+        let call = Arc::default();
+        let path = self.path(name.as_str());
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(offset..end)),
+            version: version.map(str::to_owned),
+            ..GetOptions::default()
+        };
+        let answer = match self.run(&call, self.repeating.get_opts(&path, options)) {
+            Ok(answer) if answer.range == (offset..end) => answer,
+            Ok(answer) => return Err(truncated(answer.meta.size)),
+            Err(error) => {
+                // A range that ends behind the object is an error of many kinds.
+                let found = self.fail(Operation::ReadAt, Some(name), &call, error);
+                if matches!(call.last(), Some(Met::Status(200..300 | 416)))
+                    && let size = self.head(Operation::ReadAt, name)?
+                    && size < end
+                {
+                    return Err(truncated(size));
+                }
+                return Err(found);
+            }
+        };
+        let mut rest = &mut *buffer;
+        self.receive(&call, answer, length, |piece| {
+            let (these, others) = std::mem::take(&mut rest).split_at_mut(piece.len());
+            these.copy_from_slice(piece);
+            rest = others;
+        })
+        .map_err(|wrong| self.received_wrong(Operation::ReadAt, name, &call, wrong, length))
+    }
+
+    /// Lists objects, with the times at which they were stored, seconds since 1970.
+    pub(crate) fn list_modified(&self, folder: &str, each: &mut dyn FnMut(Name, u64, i64)) -> Result<(), Error> {
+        Error::check_folder(folder, || self.location())?;
+        let call = Arc::default();
+        let prefix = self.path(folder);
+        let prefix = (!prefix.as_ref().is_empty()).then_some(prefix);
+        let stream: BoxStream<'_, object_store::Result<ObjectMeta>> = self.repeating.list(prefix.as_ref());
+        let mut pages = stream.ready_chunks(LISTED);
+        // `each` may call this storage, so it is called when nothing runs on this thread.
+        while let Some(page) = self.run(&call, pages.next()) {
+            for found in page {
+                let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
+                if let Some(name) = self.inside(&found.location).and_then(|name| Name::new(name).ok())
+                    && name.is_in(folder)
+                {
+                    each(name, found.size, found.last_modified.timestamp());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a key without the prefix.
     fn inside<'k>(&self, key: &'k Path) -> Option<&'k str> {
         match self.address.prefix() {
@@ -167,7 +268,12 @@ impl ObjectStorage {
         }
     }
 
-    fn path(&self, name: &str) -> Path {
+    /// Returns the path that stands for the bucket.
+    pub(crate) fn whole_bucket(&self) -> Path {
+        Path::default()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> Path {
         let prefix = self.address.prefix();
         // Names and the prefix were checked, so this changes nothing in them.
         match (prefix, name) {
@@ -178,70 +284,9 @@ impl ObjectStorage {
     }
 
     /// Runs a part of a call on this thread, and its requests on the others.
-    fn run<T>(&self, call: &Arc<Call>, future: impl Future<Output = T>) -> T {
+    pub(crate) fn run<T>(&self, call: &Arc<Call>, future: impl Future<Output = T>) -> T {
         let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
         runtime.block_on(CALL.scope(call.clone(), future))
-    }
-
-    fn fail(&self, operation: Operation, name: Option<&Name>, call: &Call, error: object_store::Error) -> Error {
-        // What is found is all that there is to say: the error repeats it in the words of a library.
-        let (kind, found) = self.judge(call, &error);
-        Error::new(kind, operation, name, self.location()).with_found(found)
-    }
-
-    /// Returns what kind of failure an error is, and how to say it.
-    pub(crate) fn judge(&self, call: &Call, error: &object_store::Error) -> (ErrorKind, String) {
-        let last = match status_in_batch(error) {
-            Some(status) => Some(Met::Status(status)),
-            None => call.last(),
-        };
-        match last {
-            Some(Met::Status(status)) if !(200..300).contains(&status) => {
-                let (code, message) = said(&error_text(error));
-                let kind = match (status, code.as_str()) {
-                    (404, "NoSuchBucket" | "ContainerNotFound") => ErrorKind::Io,
-                    (404, _) => return (ErrorKind::NotFound, "there is no such object".into()),
-                    (_, "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity") | (507, _) => {
-                        ErrorKind::NoSpace
-                    }
-                    (_, "InvalidObjectState") => {
-                        let found = "the object is in an archive, and can't be read before it was restored there: do \
-                                     that with the tools of the service, and run this again";
-                        return (ErrorKind::Io, found.to_owned());
-                    }
-                    (401 | 403, _) | (_, "ExpiredToken" | "InvalidToken" | "InvalidAccessKeyId") => {
-                        ErrorKind::PermissionDenied
-                    }
-                    (501, _) => ErrorKind::Unsupported,
-                    _ => ErrorKind::Io,
-                };
-                let mut found = format!("the server answers {status}");
-                for text in [code, message].iter().filter(|text| !text.is_empty()) {
-                    found += ", ";
-                    found += text;
-                }
-                if call.requests() > 1 {
-                    found += &format!("; tried {} times", call.requests());
-                }
-                (kind, found)
-            }
-            Some(Met::NoCredentials) => {
-                let found =
-                    "no credentials were found: not in the environment, in no file, and this machine has no role";
-                (ErrorKind::PermissionDenied, found.to_owned())
-            }
-            Some(Met::Nothing { why, .. }) => {
-                let server = &self.server;
-                let tries = call.requests();
-                let tried = if tries > 1 {
-                    format!("; tried {tries} times")
-                } else {
-                    String::new()
-                };
-                (ErrorKind::Io, format!("no answer from {server}: {why}{tried}"))
-            }
-            _ => (ErrorKind::Io, innermost(error)),
-        }
     }
 
     /// Removes objects as this store does it, and leaves those that it can't. Returns whether the server has refused
@@ -312,47 +357,6 @@ enum Received {
     Length,
 }
 
-/// Returns all that an error and its causes say.
-fn error_text(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text += "\n";
-        text += &error.to_string();
-        cause = error.source();
-    }
-    text
-}
-
-/// Returns the status of a delete in Azure, which is sent in a batch of one: the batch itself succeeds.
-fn status_in_batch(error: &object_store::Error) -> Option<u16> {
-    let text = error_text(error);
-    let (_, failed) = text.split_once("Bulk delete request failed")?;
-    let (_, code) = failed.split_once("(code: ")?;
-    code.split_once(')')?.0.parse().ok()
-}
-
-/// Returns code and message of an error that a server describes in XML.
-fn said(text: &str) -> (String, String) {
-    let element = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        let (content, _) = rest.split_once(&format!("</{name}>"))?;
-        // From outside: a line of plain text, and no more than one.
-        Some(
-            content
-                .chars()
-                .filter(|found| !found.is_control())
-                .take(200)
-                .collect::<String>(),
-        )
-    };
-    let message = element("Message").unwrap_or_default();
-    (
-        element("Code").unwrap_or_default(),
-        message.trim_end_matches('.').to_owned(),
-    )
-}
-
 /// Returns bytes in pieces as they are sent.
 fn payload(parts: &[&[u8]]) -> PutPayload {
     let pieces = parts.iter().flat_map(|part| part.chunks(PIECE));
@@ -369,62 +373,11 @@ impl Storage for ObjectStorage {
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
-        let call = Arc::default();
-        let path = self.path(name.as_str());
-        let answer = self
-            .run(&call, self.repeating.get(&path))
-            .map_err(|error| self.fail(Operation::Get, Some(name), &call, error))?;
-        let size = answer.meta.size;
-        let length = usize::try_from(size).ok().filter(|_| size <= limit);
-        let Some(length) = length else {
-            return Err(Error::too_large(size, limit, name, self.location()));
-        };
-        let mut bytes = Vec::with_capacity(length);
-        self.receive(&call, answer, length, |piece| bytes.extend_from_slice(piece))
-            .map_err(|wrong| self.received_wrong(Operation::Get, name, &call, wrong, length))?;
-        Ok(bytes)
+        self.get_version(name, None, limit)
     }
 
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let length = buffer.len();
-        let end = offset
-            .checked_add(length as u64)
-            .filter(|end| i64::try_from(*end).is_ok());
-        let truncated = |size| Error::truncated(size, offset, length, name, self.location());
-        if length == 0 {
-            return self.head(Operation::ReadAt, name).map(drop);
-        }
-        let Some(end) = end else {
-            return Err(truncated(self.head(Operation::ReadAt, name)?));
-        };
-        let call = Arc::default();
-        let path = self.path(name.as_str());
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(offset..end)),
-            ..GetOptions::default()
-        };
-        let answer = match self.run(&call, self.repeating.get_opts(&path, options)) {
-            Ok(answer) if answer.range == (offset..end) => answer,
-            Ok(answer) => return Err(truncated(answer.meta.size)),
-            Err(error) => {
-                // A range that ends behind the object is an error of many kinds.
-                let found = self.fail(Operation::ReadAt, Some(name), &call, error);
-                if matches!(call.last(), Some(Met::Status(200..300 | 416)))
-                    && let size = self.head(Operation::ReadAt, name)?
-                    && size < end
-                {
-                    return Err(truncated(size));
-                }
-                return Err(found);
-            }
-        };
-        let mut rest = &mut *buffer;
-        self.receive(&call, answer, length, |piece| {
-            let (these, others) = std::mem::take(&mut rest).split_at_mut(piece.len());
-            these.copy_from_slice(piece);
-            rest = others;
-        })
-        .map_err(|wrong| self.received_wrong(Operation::ReadAt, name, &call, wrong, length))
+        self.read_version_at(name, None, offset, buffer)
     }
 
     fn size(&self, name: &Name) -> Result<u64, Error> {
@@ -432,24 +385,7 @@ impl Storage for ObjectStorage {
     }
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
-        Error::check_folder(folder, || self.location())?;
-        let call = Arc::default();
-        let prefix = self.path(folder);
-        let prefix = (!prefix.as_ref().is_empty()).then_some(prefix);
-        let stream: BoxStream<'_, object_store::Result<ObjectMeta>> = self.repeating.list(prefix.as_ref());
-        let mut pages = stream.ready_chunks(LISTED);
-        // `each` may call this storage, so it is called when nothing runs on this thread.
-        while let Some(page) = self.run(&call, pages.next()) {
-            for found in page {
-                let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
-                if let Some(name) = self.inside(&found.location).and_then(|name| Name::new(name).ok())
-                    && name.is_in(folder)
-                {
-                    each(name, found.size);
-                }
-            }
-        }
-        Ok(())
+        self.list_modified(folder, &mut |name, size, _| each(name, size))
     }
 
     fn settle(&self, _name: &Name) -> Result<(), Error> {
@@ -497,6 +433,10 @@ impl Storage for ObjectStorage {
 
     fn tells_absence(&self) -> bool {
         false
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.bucket.is_some().then_some(self)
     }
 
     fn location(&self) -> String {

@@ -6,14 +6,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ibid_storage::{Error, ErrorKind, Operation};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
+use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
 
-use crate::address::{Addressing, Service};
+use crate::address::Service;
 use crate::objects::PAUSE_MAX;
 use crate::profile::{Profile, ProfileCredentials, Settings, has_credentials};
+use crate::s3::{Bucket, Locking};
 use crate::wire::{Connector, Pace, Shared, client, innermost};
 use crate::{Address, ObjectStorage, Options};
 
@@ -21,8 +22,6 @@ use crate::{Address, ObjectStorage, Options};
 const THREADS: usize = 2;
 /// How long it is waited for what tells who this machine is, where there may be nothing.
 const INSTANCE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What Amazon calls the region that others have, too.
-const REGION: &str = "us-east-1";
 
 /// Makes a storage of the objects at an address. Nothing is sent yet, but a question for the region of a bucket at
 /// Amazon whose region is not given.
@@ -122,23 +121,18 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         address_used = address_used.or_region(Some(&region));
     }
 
+    let as_built = |error: object_store::Error| fail(ErrorKind::Unsupported, innermost(&error));
+    let bucket = match address.service() {
+        Service::S3 => {
+            let bucket = Bucket::new(address_used.clone(), credentials, connector.clone());
+            Some(bucket.map_err(as_built)?)
+        }
+        _ => None,
+    };
     let store = |retry: RetryConfig, deletes_many: bool| -> object_store::Result<Arc<dyn ObjectStore>> {
-        Ok(match address.service() {
-            Service::S3 => {
-                let mut builder = AmazonS3Builder::from_env();
-                builder = s3(builder, &address_used, in_the_open);
-                if let Some(credentials) = &credentials {
-                    builder = builder.with_credentials(credentials.clone());
-                }
-                Arc::new(
-                    builder
-                        .with_disable_bulk_delete(!deletes_many)
-                        .with_retry(retry)
-                        .with_http_connector(connector.clone())
-                        .build()?,
-                )
-            }
-            Service::Google => {
+        Ok(match (&bucket, address.service()) {
+            (Some(bucket), _) => Arc::new(bucket.store(retry, deletes_many)?),
+            (None, Service::Google) => {
                 let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(address.bucket());
                 if let Some(endpoint) = address.endpoint() {
                     builder = builder.with_base_url(endpoint);
@@ -150,7 +144,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
                         .build()?,
                 )
             }
-            Service::Azure => {
+            (None, _) => {
                 let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(address.bucket());
                 if let Some(endpoint) = address.endpoint() {
                     builder = builder.with_endpoint(endpoint.to_owned()).with_allow_http(in_the_open);
@@ -164,9 +158,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
             }
         })
     };
-    let store = |retry, deletes_many| {
-        store(retry, deletes_many).map_err(|error| fail(ErrorKind::Unsupported, innermost(&error)))
-    };
+    let store = |retry, deletes_many| store(retry, deletes_many).map_err(as_built);
     let once = RetryConfig {
         max_retries: 0,
         ..RetryConfig::default()
@@ -188,6 +180,8 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         many,
         takes_one: AtomicBool::new(false),
         single,
+        bucket,
+        locking: Locking::default(),
         shared: connector.shared.clone(),
         address: address.clone(),
         endpoint: address_used.endpoint().map(str::to_owned),
@@ -221,31 +215,6 @@ fn of_s3(
         Some(name) => Err(format!("the files of AWS have no credentials for the profile {name}")),
         None => Ok(None),
     }
-}
-
-fn s3(builder: AmazonS3Builder, address: &Address, in_the_open: bool) -> AmazonS3Builder {
-    let bucket = address.bucket();
-    // The servers of others seldom have a name for each bucket; and a certificate does not cover names with more dots.
-    let usual = match address.endpoint() {
-        None if !bucket.contains('.') => Addressing::Virtual,
-        _ => Addressing::Path,
-    };
-    let is_virtual = address.addressing().unwrap_or(usual) == Addressing::Virtual;
-    let mut builder = builder
-        .with_bucket_name(bucket)
-        .with_region(address.region().unwrap_or(REGION))
-        .with_virtual_hosted_style_request(is_virtual)
-        .with_allow_http(in_the_open);
-    if let Some(endpoint) = address.endpoint() {
-        let endpoint = match endpoint.split_once("://") {
-            Some((scheme, host)) if is_virtual => format!("{scheme}://{bucket}.{host}"),
-            _ => endpoint.to_owned(),
-        };
-        builder = builder
-            .with_endpoint(endpoint.as_str())
-            .with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
-    }
-    builder
 }
 
 fn certificates(file: &Path) -> Result<Vec<reqwest::Certificate>, String> {

@@ -71,10 +71,11 @@ impl Kind {
             uri.query()
                 .is_some_and(|query| query.split('&').any(|found| found == part))
         };
+        let lists = has("list-type=2") || has("versions") || has("comp=list");
         match *method {
             Method::PUT => Kind::Put,
             // In S3 and Google's dialect of it, then in Azure's.
-            Method::GET if has("list-type=2") || has("comp=list") => Kind::List,
+            Method::GET if lists => Kind::List,
             Method::GET => Kind::Get,
             Method::HEAD => Kind::Head,
             Method::DELETE => Kind::Delete,

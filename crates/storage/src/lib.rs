@@ -45,6 +45,7 @@ pub mod disk;
 mod error;
 pub mod fault;
 mod local;
+mod lock;
 mod memory;
 mod name;
 pub mod probe;
@@ -52,6 +53,7 @@ mod storage;
 
 pub use error::{Error, ErrorKind, Operation};
 pub use local::{Local, SWEEP_AGE, Swept};
+pub use lock::{DueLock, Lock, LockMode, Locks};
 pub use memory::Memory;
 pub use name::{NAME_LENGTH_MAX, Name, NameError, RESERVED, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
 pub use storage::Storage;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind, Name};
+use crate::{Error, ErrorKind, Locks, Name};
 
 /// A storage of objects: named sequences of bytes that are written once, read, and deleted.
 ///
@@ -140,6 +140,11 @@ pub trait Storage: Send + Sync {
         false
     }
 
+    /// Returns what locks objects, if the storage can do that. By default it can't.
+    fn locks(&self) -> Option<&dyn Locks> {
+        None
+    }
+
     /// Returns the name of this storage for messages: `folder /srv/backup`.
     fn location(&self) -> String;
 
@@ -202,6 +207,9 @@ macro_rules! forward {
             }
             fn is_append_only(&self) -> bool {
                 (**self).is_append_only()
+            }
+            fn locks(&self) -> Option<&dyn Locks> {
+                (**self).locks()
             }
         }
     )*};

@@ -1,6 +1,7 @@
 //! The storage over a server that speaks S3, with what goes wrong on the way.
 
 mod faults;
+mod locks;
 mod promises;
 mod servers;
 mod settings;

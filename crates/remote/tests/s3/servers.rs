@@ -5,10 +5,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ibid_remote::{Address, ObjectStorage, Options, open};
 use ibid_storage::probe::{self, Race};
-use ibid_storage::{ErrorKind, Storage, conformance};
+use ibid_storage::{ErrorKind, Lock, LockMode, Storage, conformance};
 
 use crate::name;
 
@@ -146,4 +147,62 @@ fn a_large_object_is_read_whole_and_in_parts() {
         "{requests:?}"
     );
     clear(&place);
+}
+
+/// Only of S3: a lock holds as long as it was asked for, it is renewed, and what was deleted or replaced is read.
+#[test]
+#[ignore = "needs a server: see docs/remote.md"]
+fn a_real_server_locks_and_shows_what_was() {
+    let folder = probe::random_tag();
+    let open = || std::sync::Arc::new(place("-locks", &folder));
+    let day = 24 * 60 * 60;
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let first = open();
+    let Some(locks) = first.locks() else {
+        assert!(!first.location().starts_with("s3:"));
+        return;
+    };
+    locks.check().unwrap();
+    let without = place("", &folder);
+    let refused = without.locks().unwrap().check().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+
+    locks.keep(Lock::new(1, LockMode::Governance).unwrap(), |name| name.is_in("packs"));
+    let (kept, passing) = (name("packs/0a/kept"), name("sessions/passing"));
+    first.put(&kept, &[b"what was"]).unwrap();
+    first.put(&passing, &[b"passing"]).unwrap();
+    let until = locks.until(std::slice::from_ref(&kept)).unwrap().unwrap();
+    assert!(until % day == 0 && (now() + day..now() + 2 * day + 60).contains(&until));
+    assert_eq!(locks.until(std::slice::from_ref(&passing)).unwrap(), None);
+    assert_eq!(locks.due(true, &|name| name.is_in("packs")).unwrap(), []);
+
+    let second = open();
+    let longer = second.locks().unwrap();
+    longer.keep(Lock::new(9, LockMode::Governance).unwrap(), |name| name.is_in("packs"));
+    let due = longer.due(true, &|name| name.is_in("packs")).unwrap();
+    assert_eq!(due.len(), 1);
+    assert_eq!(due[0].name, kept);
+    longer.renew(&due, &|| true).unwrap();
+    assert!(longer.until(std::slice::from_ref(&kept)).unwrap().unwrap() > now() + 9 * day);
+
+    // Times of versions are in seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let before = now() - 1;
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    second.delete(&kept).unwrap();
+    second.delete(&passing).unwrap();
+    second.put(&kept, &[b"what a thief stores"]).unwrap();
+    let past = second.as_of(before).unwrap();
+    let mut listed = Vec::new();
+    past.list("", &mut |name, size| listed.push((name.to_string(), size)))
+        .unwrap();
+    listed.sort_unstable();
+    assert_eq!(listed, [(kept.to_string(), 8), (passing.to_string(), 7)]);
+    assert_eq!(past.get(&kept, 100).unwrap(), b"what was");
+    let mut part = [0; 3];
+    past.read_at(&kept, 5, &mut part).unwrap();
+    assert_eq!(&part, b"was");
+    assert_eq!(second.get(&kept, 100).unwrap(), b"what a thief stores");
+    let error = std::sync::Arc::new(without).as_of(now());
+    assert!(error.is_ok_and(|past| past.size(&kept).is_err()), "nothing is there");
 }
