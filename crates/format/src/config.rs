@@ -16,6 +16,20 @@ pub const FRAME_SIZE: std::ops::RangeInclusive<u32> = 4 << 10..=8 << 20;
 /// Allowed target sizes of a pack, bytes.
 pub const PACK_SIZE: std::ops::RangeInclusive<u32> = 1 << 20..=64 << 20;
 
+/// Allowed days of a lock.
+pub const LOCK_DAYS: std::ops::RangeInclusive<u32> = 1..=36_500;
+/// Bytes of a lock.
+const LOCK: usize = 1 + 4;
+
+/// How the files of a repository are locked in their storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lock {
+    /// Whether no one at all can end it: what services call compliance mode, and otherwise governance mode.
+    pub is_compliance: bool,
+    /// For how many days at least, within [`LOCK_DAYS`].
+    pub days: u32,
+}
+
 /// The settings that all writers of a repository share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -31,6 +45,8 @@ pub struct Config {
     pub pack_size: u32,
     /// The key of chunk ids, if it is that of another repository and not derived from the master key.
     pub chunk_key: Option<ChunkKey>,
+    /// How its files are locked, if they are.
+    pub lock: Option<Lock>,
 }
 
 /// The part of a `config` that is readable without keys.
@@ -68,6 +84,10 @@ impl Config {
         for (field, size, range) in sizes {
             in_range(field, size.into(), (*range.start()).into(), (*range.end()).into())?;
         }
+        if let Some(lock) = self.lock {
+            let (least, most) = (*LOCK_DAYS.start(), *LOCK_DAYS.end());
+            in_range("days of a lock", lock.days.into(), least.into(), most.into())?;
+        }
         Ok(())
     }
 }
@@ -96,6 +116,10 @@ pub fn encode(config: &Config, keys: &Keys) -> Result<Vec<u8>, Error> {
     wire::put_u32(&mut body, config.pack_size);
     if let Some(key) = &config.chunk_key {
         body.extend_from_slice(key.bytes());
+    }
+    if let Some(lock) = config.lock {
+        body.push(if lock.is_compliance { 2 } else { 1 });
+        wire::put_u32(&mut body, lock.days);
     }
     let position = out.len() as u64;
     keys.seal(SealKind::Config, FileId::ZERO, position, &body, &mut out);
@@ -179,8 +203,24 @@ pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
     let frame_size = reader.u32("frame size")?;
     let pack_size = reader.u32("pack size")?;
     let chunk_key = match reader.remaining() {
-        0 => None,
+        0 | LOCK => None,
         _ => Some(ChunkKey::from_bytes(reader.array("key of chunk ids")?)),
+    };
+    let lock = match reader.remaining() {
+        0 => None,
+        _ => Some(Lock {
+            is_compliance: match reader.u8("mode of the lock")? {
+                1 => false,
+                2 => true,
+                other => {
+                    return Err(Error::Unknown {
+                        field: "mode of the lock",
+                        found: other.into(),
+                    });
+                }
+            },
+            days: reader.u32("days of a lock")?,
+        }),
     };
     reader.finish("config")?;
     let config = Config {
@@ -190,6 +230,7 @@ pub fn open(bytes: &[u8], keys: &Keys) -> Result<Config, Error> {
         frame_size,
         pack_size,
         chunk_key,
+        lock,
     };
     config.check()?;
     Ok(config)

@@ -40,6 +40,14 @@ pub enum Error {
         /// The label.
         label: String,
     },
+    /// A lock is weaker than the one that the repository records.
+    #[error("the files of this repository are locked for {recorded}, and {lock} is less")]
+    WeakerLock {
+        /// The weaker one.
+        lock: ibid_storage::Lock,
+        /// What the repository records.
+        recorded: ibid_storage::Lock,
+    },
     /// The writer was revoked.
     #[error("writer {id} was removed: what it stores does not count any more")]
     WriterRevoked {

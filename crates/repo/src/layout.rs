@@ -28,6 +28,25 @@ pub(crate) mod folder {
     pub(crate) const DAMAGED: &str = "damaged";
 }
 
+/// Folders with files that live for hours, or that can be done without.
+const PASSING: [&str; 5] = [
+    folder::SESSIONS,
+    folder::CHECKPOINTS,
+    folder::SKETCHES,
+    folder::FORGOTTEN,
+    folder::DAMAGED,
+];
+
+/// Returns whether a file is locked where a repository has its files locked. Also of those of writers.
+pub(crate) fn is_kept(name: &Name) -> bool {
+    let mut segments = name.as_str().split('/');
+    let top = match segments.next() {
+        Some(folder::WRITTEN) => segments.nth(1),
+        top => top,
+    };
+    top.is_none_or(|top| !PASSING.contains(&top))
+}
+
 /// Returns the id of a new file: random, or in a simulation from a seed.
 pub(crate) fn new_id() -> FileId {
     #[cfg(feature = "simulation")]

@@ -41,6 +41,7 @@ mod ingest;
 mod key_slots;
 mod keys;
 mod layout;
+mod locks;
 mod monitor;
 mod options;
 mod pattern;
@@ -88,7 +89,9 @@ pub use ibid_format::snapshot::{Snapshot, SnapshotTotals};
 pub use ibid_format::tree::{EntryKind, InodeFlags, Time, TreeEntry};
 pub use ibid_format::writer::WriterKey;
 pub use ibid_format::{ChunkId, ChunkPrefix, Error as FormatError, FileId};
-pub use ibid_storage::{Error as StorageError, Local as LocalStorage, Memory as MemoryStorage, Storage};
+pub use ibid_storage::{
+    Error as StorageError, Local as LocalStorage, Lock, LockMode, Memory as MemoryStorage, Storage,
+};
 pub use ingest::{
     BackupOptions, BackupSummary, Checkpoints, Compression, Hints, Similarity, SimilaritySearch, StoredData, Stream,
 };

@@ -8,14 +8,15 @@ use ibid_format::config::{self, Config};
 use ibid_format::slot::Argon2Cost;
 use ibid_format::tree::Time;
 use ibid_format::{ChunkKey, FileId, Keys, MasterKey};
-use ibid_storage::{Error as StorageError, ErrorKind, Operation, Storage};
+use ibid_storage::{Error as StorageError, ErrorKind, Lock, LockMode, Operation, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies, Parts};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, list_slots, unlock};
-use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
+use crate::layout::{config_copy_name, config_name, folder, is_kept, list_ids, name_in, new_id};
+use crate::locks::{cannot_lock, locking};
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
@@ -56,6 +57,9 @@ pub struct InitOptions {
     pub key_label: String,
     /// Creation time to record; the current time if none.
     pub created: Option<Time>,
+    /// How its storage is to lock its files: packs, index files, snapshots, config, keys and the log of prunes. It is
+    /// recorded, and every program that stores in the repository keeps to it.
+    pub lock: Option<Lock>,
     /// The key of chunk ids of another repository, and whether that is encrypted.
     shared: Option<(ChunkKey, bool)>,
 }
@@ -68,6 +72,7 @@ setters!(InitOptions {
 } into {
     key_label: String,
     created: Option<Time>,
+    lock: Option<Lock>,
 });
 
 impl InitOptions {
@@ -116,6 +121,7 @@ impl Default for InitOptions {
             cost: Argon2Cost::default(),
             key_label: String::new(),
             created: None,
+            lock: None,
             shared: None,
         }
     }
@@ -209,6 +215,11 @@ impl Repository {
             return Err(Error::KeyWouldBeOpen);
         }
         let chunker = chunker_of(&options.chunker)?;
+        if let Some(lock) = options.lock {
+            let locks = storage.locks().ok_or_else(|| cannot_lock(&*storage, lock))?;
+            locks.check()?;
+            locks.keep(lock, is_kept);
+        }
         let master = MasterKey::random();
         let id = new_id();
         let keys = if password.is_some() {
@@ -225,6 +236,10 @@ impl Repository {
             frame_size: options.frame_size,
             pack_size: options.pack_size,
             chunk_key,
+            lock: options.lock.map(|lock| config::Lock {
+                is_compliance: lock.mode() == LockMode::Compliance,
+                days: lock.days(),
+            }),
         };
         let bytes = config::encode(&config, &keys).map_err(|source| Error::Refused {
             what: "the repository",
@@ -351,6 +366,10 @@ impl Repository {
     ) -> Result<Repository> {
         let settings = Settings::from_words(config.chunker_number, &config.chunker_words)?;
         let chunker = chunker_of(&settings)?;
+        let storage = match recorded_lock(&config) {
+            Some(lock) => locking(storage, lock),
+            None => storage,
+        };
         Ok(Repository::assemble(storage, keys, slot, config, chunker))
     }
 
@@ -553,6 +572,42 @@ impl Repository {
         self.config.pack_size
     }
 
+    /// Returns how files are locked that this handle stores: as the repository records it, or
+    /// [longer](Repository::with_lock).
+    pub fn lock(&self) -> Option<Lock> {
+        self.files.storage.locks()?.kept()
+    }
+
+    /// Locks what this handle stores for longer than the repository records, or if it records no lock. Other programs
+    /// do not know of that; a [`prune`](Repository::prune) with the same lock locks what they have stored, too.
+    /// Nothing is asked of the storage: [`check_lock`](Repository::check_lock) does that.
+    ///
+    /// # Errors
+    /// [`Error::WeakerLock`] if the repository records a longer lock or a stronger mode;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the storage can never lock.
+    pub fn with_lock(self, lock: Lock) -> Result<Repository> {
+        if let Some(recorded) = recorded_lock(&self.config)
+            && recorded.and(lock) != lock
+        {
+            return Err(Error::WeakerLock { lock, recorded });
+        }
+        let storage = &self.files.storage;
+        let locks = storage.locks().ok_or_else(|| cannot_lock(&**storage, lock))?;
+        locks.keep(lock, is_kept);
+        Ok(self)
+    }
+
+    /// Asks whether the storage can lock files, if this handle locks what it stores.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if not; errors of the storage.
+    pub fn check_lock(&self) -> Result<()> {
+        match self.files.storage.locks() {
+            Some(locks) if locks.kept().is_some() => Ok(locks.check()?),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the index. It is loaded on first use and kept.
     pub(crate) fn loaded(&self) -> Result<Arc<LoadedIndex>> {
         self.refuse_write_only("reading")?;
@@ -660,6 +715,16 @@ impl std::fmt::Debug for Repository {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the lock that a config records.
+pub(crate) fn recorded_lock(config: &Config) -> Option<Lock> {
+    let lock = config.lock?;
+    let mode = match lock.is_compliance {
+        true => LockMode::Compliance,
+        false => LockMode::Governance,
+    };
+    Lock::new(lock.days, mode)
 }
 
 /// Returns a chunker with the vector instructions selected by the environment.

@@ -8,9 +8,9 @@ use crate::{Error, Name};
 /// Who can end a lock before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
-    /// Who has a right of its own for that.
+    /// Those who have a right of its own for that.
     Governance,
-    /// None, not even the owner of the account.
+    /// No one, not even the owner of the account.
     Compliance,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ibid_repo::{Compression, Similarity};
 
-use super::{CostArgs, SelectArgs, value};
+use super::{CostArgs, PastArgs, SelectArgs, value};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -72,4 +72,6 @@ pub(crate) struct CopyArgs {
     pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }

@@ -10,6 +10,7 @@ mod init;
 mod key;
 mod network;
 mod password;
+mod past;
 mod records;
 mod restore;
 mod rewrite;
@@ -28,6 +29,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 pub(crate) use copy::CopyArgs;
 pub(crate) use costs::CostArgs;
+use ibid_format::tree::Time;
 use ibid_terminal::value::{share, size};
 
 use crate::complete;
@@ -35,6 +37,7 @@ pub(crate) use init::{InitArgs, InitSettings, LikeArgs};
 pub(crate) use key::{KeyAddWriterArgs, KeyCommand};
 pub(crate) use network::NetworkArgs;
 pub(crate) use password::{NewPasswordArgs, PasswordArgs, Whose};
+pub(crate) use past::PastArgs;
 pub(crate) use records::{
     BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, FindRecordsArgs, Followed, GetArgs,
     IndexArgs, IndexValue, Key, LatestArgs, LoadArgs, NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs,
@@ -279,6 +282,25 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
+impl Command {
+    /// Returns when the repository is to be read as it was then.
+    pub(crate) fn as_of(&self) -> Option<Time> {
+        let past = match self {
+            Command::Snapshots(args) => &args.past,
+            Command::Ls(args) => &args.past,
+            Command::Find(args) => &args.past,
+            Command::Restore(args) => &args.past,
+            Command::Dump(args) => &args.past,
+            Command::Diff(args) => &args.past,
+            Command::Stats(args) => &args.past,
+            Command::Copy(args) => &args.past,
+            Command::Check(args) => &args.past,
+            _ => return None,
+        };
+        past.as_of
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -292,6 +314,8 @@ pub(crate) struct SnapshotsArgs {
     /// List only the newest N
     #[arg(long, value_name = "N")]
     pub(crate) latest: Option<usize>,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]
@@ -316,6 +340,8 @@ pub(crate) struct LsArgs {
     pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]
@@ -350,6 +376,8 @@ pub(crate) struct FindArgs {
     pub(crate) null: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]
@@ -376,6 +404,8 @@ pub(crate) struct DumpArgs {
     pub(crate) archive: Option<ArchiveName>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -408,6 +438,8 @@ pub(crate) struct DiffArgs {
     pub(crate) new: Address,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]
@@ -422,6 +454,8 @@ pub(crate) struct StatsArgs {
     pub(crate) snapshots: Vec<String>,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]
@@ -451,6 +485,8 @@ pub(crate) struct CheckArgs {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) costs: CostArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ibid_remote::Addressing;
+use ibid_storage::{Lock, LockMode};
 use ibid_terminal::value::size;
 
 use crate::complete;
@@ -23,6 +24,21 @@ pub(crate) struct NetworkArgs {
     /// Keep packs with data of files in this class of storage, as the service calls it: STANDARD_IA, GLACIER_IR, Cool
     #[arg(long, global = true, value_name = "CLASS", hide_short_help = true)]
     pub(crate) storage_class: Option<String>,
+    /// Keep packs, index files, snapshots, config and keys locked for so many days, such as 30d: the server has them
+    /// until then, whatever is deleted. `init` records it for all who use the repository
+    #[arg(long, global = true, value_name = "SPAN", value_parser = days, hide_short_help = true)]
+    lock: Option<u32>,
+    /// Let those with a right for that end a lock early (governance), or no one at all (compliance) [default:
+    /// governance]
+    #[arg(
+        long,
+        global = true,
+        value_name = "MODE",
+        requires = "lock",
+        hide_short_help = true,
+        add = complete::words(&LockMode::NAMES)
+    )]
+    lock_mode: Option<LockMode>,
     /// Limit what is sent, bytes per second
     #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     pub(crate) limit_upload: Option<u64>,
@@ -59,7 +75,23 @@ pub(crate) struct NetworkArgs {
     pub(crate) private_key: Option<PathBuf>,
 }
 
+/// Parses `30d`.
+fn days(text: &str) -> Result<u32, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse().ok());
+    days.filter(|days| (1..=Lock::DAYS_MAX).contains(days)).ok_or_else(|| {
+        format!(
+            "expected days such as 30d, from 1d to {}d, found {text:?}",
+            Lock::DAYS_MAX
+        )
+    })
+}
+
 impl NetworkArgs {
+    /// Returns how files are to be locked, if that is given.
+    pub(crate) fn lock(&self) -> Option<Lock> {
+        Lock::new(self.lock?, self.lock_mode.unwrap_or(LockMode::Governance))
+    }
+
     /// Returns what holds for another repository, too, which may be with another server.
     pub(crate) fn of_another(&self) -> NetworkArgs {
         NetworkArgs {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Address, CostArgs, SelectArgs, select};
+use super::{Address, CostArgs, PastArgs, SelectArgs, select};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -55,6 +55,8 @@ pub(crate) struct RestoreArgs {
     pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -127,6 +127,7 @@ impl Costs {
     fn prices(&self, place: &Place) -> Option<Prices> {
         match place {
             Place::Server(server) => self.given.clone().or_else(|| server.prices()),
+            Place::Past(past) => self.given.clone().or_else(|| past.present().prices()),
             Place::Folder(_) | Place::Host(_) => None,
         }
     }
@@ -236,7 +237,7 @@ impl Costs {
     /// Refuses a limit of costs where these are not known.
     pub(crate) fn know(&self, opened: &Opened) -> Result<()> {
         match (&opened.place, self.max) {
-            (Place::Server(_), Some(_)) if self.prices(&opened.place).is_none() => {
+            (Place::Server(_) | Place::Past(_), Some(_)) if self.prices(&opened.place).is_none() => {
                 Err(no_prices(&opened.place.location()))
             }
             _ => Ok(()),

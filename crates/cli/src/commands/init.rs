@@ -101,6 +101,10 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
             Some(place)
         }
     };
+    if let Some(lock) = network.lock() {
+        refuse_without_locks(path, server.as_ref())?;
+        options.lock = Some(lock);
+    }
     if let Some(like) = like {
         options = options_like(context, options, settings, like)?;
     }
@@ -127,6 +131,18 @@ fn make(context: &Context, settings: &InitSettings, like: Option<&LikeArgs>) -> 
     let bytes = password.as_ref().map(|password| password.as_slice());
     let repository = Repository::init(place.storage(), bytes, &options)?;
     context.ready(repository, place, password)
+}
+
+/// Refuses a place that can't lock files, before anything is stored in it.
+fn refuse_without_locks(path: &Path, place: Option<&Place>) -> Result<()> {
+    let storage = place.map(Place::storage);
+    match storage.as_ref().and_then(|storage| storage.locks()) {
+        Some(locks) => Ok(locks.check()?),
+        None => Err(Failure::Usage(format!(
+            "only servers with S3 (s3://...) can lock files, and {} is none. Leave out --lock",
+            path_text(path)
+        ))),
+    }
 }
 
 /// Returns these options with what the repository that --like names decides.
@@ -190,7 +206,7 @@ fn refuse_other_objects(place: &Place) -> Result<()> {
     // As many as a page of a list has: a bucket may have millions.
     const PEEKED: usize = 1000;
     let (found, what) = match place {
-        Place::Folder(_) => return Ok(()),
+        Place::Folder(_) | Place::Past(_) => return Ok(()),
         Place::Server(server) => {
             let found = server.peek(PEEKED)?.into_iter().find(|name| !name.starts_with("keys/"));
             (found, "prefix")

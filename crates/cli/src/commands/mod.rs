@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(cli: Cli) -> Result<Outcome> {
     let mut context = Context::new(cli.global);
+    context.as_of = cli.command.as_of();
     let tells_requests = has_summary(&cli.command) && !context.global.json && !context.global.quiet;
     let outcome = dispatch(&mut context, cli.command)?;
     context.out.finish()?;

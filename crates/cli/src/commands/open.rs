@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ibid_format::tree::Time;
 use ibid_format::writer::TEXT_MAX;
 use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo, WriterKey};
 use ibid_terminal::path_text;
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) global: Global,
     pub(crate) out: Out,
     pub(crate) servers: Servers,
+    /// When the repository is to be read as it was then.
+    pub(crate) as_of: Option<Time>,
 }
 
 /// An open repository.
@@ -37,7 +40,12 @@ impl Context {
         let servers = Servers::default();
         let mut out = Out::new(global.json, global.quiet);
         out.servers = servers.clone();
-        Context { global, out, servers }
+        Context {
+            global,
+            out,
+            servers,
+            as_of: None,
+        }
     }
 
     /// Returns the path or the address of the repository, which may not exist yet.
@@ -52,7 +60,11 @@ impl Context {
 
     /// Opens the storage of the repository.
     pub(crate) fn open_place(&self) -> Result<Place> {
-        place::open(self.path()?, &self.global.network, &self.servers)
+        let place = place::open(self.path()?, &self.global.network, &self.servers)?;
+        match self.as_of {
+            Some(time) => place.as_of(time),
+            None => Ok(place),
+        }
     }
 
     /// Returns what opens another repository with a password of its own.
@@ -61,6 +73,7 @@ impl Context {
         Context {
             out: Out::new(global.json, global.quiet),
             servers: self.servers.clone(),
+            as_of: None,
             global: global.of_another(repo, password, unencrypted),
         }
     }
@@ -97,6 +110,21 @@ impl Context {
 
     /// Opens a repository to write data to; one without encryption only with --unencrypted.
     pub(crate) fn open_to_store(&self) -> Result<Opened> {
+        let opened = self.open_to_store_somewhere()?;
+        self.check_lock(&opened)?;
+        Ok(opened)
+    }
+
+    /// Refuses a place that can't lock what is to be locked, before anything is stored there. Where the repository
+    /// records a lock, that was asked when it was made.
+    pub(crate) fn check_lock(&self, opened: &Opened) -> Result<()> {
+        match self.global.network.lock() {
+            Some(_) => Ok(opened.repository.check_lock()?),
+            None => Ok(()),
+        }
+    }
+
+    fn open_to_store_somewhere(&self) -> Result<Opened> {
         let place = self.open_place()?;
         if let Some(file) = self.global.key_file() {
             return self.open_as_writer(place, file);
@@ -192,7 +220,8 @@ impl Context {
     /// Gives a repository its local cache.
     fn with_cache(&self, repository: Repository) -> Repository {
         let folder = self.global.cache_dir.clone().or_else(default_cache);
-        match folder.filter(|_| !self.global.no_cache) {
+        // What was must not mix with what is.
+        match folder.filter(|_| !self.global.no_cache && self.as_of.is_none()) {
             Some(folder) => repository.with_cached_data(self.global.cached_data).with_cache(&folder),
             None => repository,
         }
@@ -200,7 +229,10 @@ impl Context {
 
     /// Completes the opening of an old or a new repository.
     pub(crate) fn ready(&self, repository: Repository, place: Place, password: Option<Password>) -> Result<Opened> {
-        let repository = self.with_cache(repository.with_memory(self.global.memory)?);
+        let mut repository = self.with_cache(repository.with_memory(self.global.memory)?);
+        if let Some(lock) = self.global.network.lock().filter(|_| self.as_of.is_none()) {
+            repository = repository.with_lock(lock)?;
+        }
         if !repository.is_encrypted() {
             print::unencrypted(&repository.location());
         }

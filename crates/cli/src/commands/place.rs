@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ibid_format::tree::Time;
 use ibid_remote::connection::{HostAddress, HostStorage, Identity, Ssh, Tls, TlsAddress, TlsClient};
-use ibid_remote::{Address, ObjectStorage, Options, Requests};
+use ibid_remote::{Address, ObjectStorage, Options, PastStorage, Requests};
 use ibid_repo::Error;
 use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
 
@@ -20,6 +21,8 @@ use crate::failure::{Failure, Result};
 pub(crate) enum Place {
     Folder(Arc<Local>),
     Server(Arc<ObjectStorage>),
+    /// As it was with a server.
+    Past(Arc<PastStorage>),
     Host(Arc<HostStorage>),
 }
 
@@ -28,6 +31,7 @@ impl Place {
         match self {
             Place::Folder(local) => local.clone(),
             Place::Server(remote) => remote.clone(),
+            Place::Past(past) => past.clone(),
             Place::Host(remote) => remote.clone(),
         }
     }
@@ -40,14 +44,14 @@ impl Place {
     pub(crate) fn sweep(&self, age: Duration) -> Option<Swept> {
         match self {
             Place::Folder(local) => local.sweep(age).ok(),
-            Place::Server(_) | Place::Host(_) => None,
+            Place::Server(_) | Place::Past(_) | Place::Host(_) => None,
         }
     }
 
     /// Opens a place that was [reached](reach). Returns `false` if there is no such folder on another machine.
     pub(crate) fn open_if_there(&self) -> Result<bool> {
         match self {
-            Place::Folder(_) | Place::Server(_) => Ok(true),
+            Place::Folder(_) | Place::Server(_) | Place::Past(_) => Ok(true),
             Place::Host(host) => match host.open() {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
                 opened => Ok(opened.map(|()| true)?),
@@ -58,8 +62,19 @@ impl Place {
     /// Makes the folder on another machine.
     pub(crate) fn create(&self) -> Result<()> {
         match self {
-            Place::Folder(_) | Place::Server(_) => Ok(()),
+            Place::Folder(_) | Place::Server(_) | Place::Past(_) => Ok(()),
             Place::Host(host) => Ok(host.create()?),
+        }
+    }
+
+    /// Returns the place as it was.
+    pub(crate) fn as_of(&self, time: Time) -> Result<Place> {
+        match self {
+            Place::Server(server) => Ok(Place::Past(Arc::new(server.as_of(time.seconds)?))),
+            _ => Err(Failure::Usage(format!(
+                "--as-of reads what a bucket keeps of deleted and replaced objects (s3://...), and {} is no bucket",
+                self.location()
+            ))),
         }
     }
 
@@ -68,6 +83,7 @@ impl Place {
         match self {
             Place::Folder(_) => None,
             Place::Server(server) => Some(server.requests()),
+            Place::Past(past) => Some(past.requests()),
             Place::Host(host) => Some(host.requests()),
         }
     }
@@ -193,7 +209,7 @@ pub(crate) fn open(path: &Path, network: &NetworkArgs, servers: &Servers) -> Res
             let place = reach(&address, network, servers)?;
             match &place {
                 Place::Host(host) => host.open().map(|()| place),
-                Place::Folder(_) | Place::Server(_) => Ok(place),
+                Place::Folder(_) | Place::Server(_) | Place::Past(_) => Ok(place),
             }
         }
         None => Local::open(path).map(|local| Place::Folder(Arc::new(local))),

@@ -15,6 +15,7 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
     let started = Instant::now();
     let costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
+    context.check_lock(&opened)?;
     costs.know(&opened)?;
     let mut options = PruneOptions::default()
         .max_unused(args.limits.max_unused)

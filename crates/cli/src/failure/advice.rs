@@ -138,6 +138,7 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         }
         RepoError::OfWriter { .. } => "Leave out --writer, or copy the snapshots with `ibid copy` first.",
         RepoError::UnknownWriter { .. } | RepoError::WriterExists { .. } => "`ibid key list` shows the writers.",
+        RepoError::WeakerLock { .. } => "Leave out --lock and --lock-mode, or give more.",
         RepoError::WriterRevoked { .. } => "`ibid key add-writer` makes another one.",
         RepoError::WriterOfAnother { .. } => "Check the path of the repository and the key that --key-file names.",
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
@@ -245,7 +246,13 @@ fn on_server(error: &StorageError) -> &'static str {
         }
         ErrorKind::NoSpace => "Free space there and run the command again: nothing stored before is lost.",
         ErrorKind::Truncated | ErrorKind::TooLarge => "The object is damaged: run `ibid check`.",
-        ErrorKind::Unsupported => "Choose another server, or one that knows conditional writes (docs/remote.md).",
+        ErrorKind::Unsupported if error.operation() == Operation::Open => {
+            "docs/remote.md says which servers and buckets can do that."
+        }
+        ErrorKind::Unsupported => {
+            "Choose a server that knows conditional writes, and a bucket with object lock if files are to be locked \
+             (docs/remote.md)."
+        }
         _ => "Check the address and the network, then run the command again: nothing stored before is lost.",
     }
 }

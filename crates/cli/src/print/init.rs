@@ -14,6 +14,13 @@ struct JsonInit {
     chunker: &'static str,
     average: u64,
     frame: u64,
+    lock: Option<JsonLock>,
+}
+
+#[derive(Serialize)]
+struct JsonLock {
+    days: u32,
+    mode: String,
 }
 
 /// Says that a repository was created.
@@ -23,6 +30,10 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
         chunker: chunker.name(),
         average: chunker.size_average() as u64,
         frame: repository.frame_size().into(),
+        lock: repository.lock().map(|lock| JsonLock {
+            days: lock.days(),
+            mode: lock.mode().to_string(),
+        }),
     };
     if out.json {
         return out.document("init", About::of(repository), &body);
@@ -43,6 +54,11 @@ pub(crate) fn init(out: &mut Out, repository: &Repository, path: &Path) -> Resul
         size(body.average),
         size(body.frame)
     ))?;
+    if let Some(lock) = repository.lock() {
+        out.line(format!(
+            "  locks   files are kept for {lock}; `ibid prune` renews that for those that are needed"
+        ))?;
+    }
     if repository.is_encrypted() {
         out.line("Without the password, the data cannot be read: keep a copy of it in another place.")?;
     }

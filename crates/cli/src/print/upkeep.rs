@@ -2,7 +2,7 @@
 
 use ibid_repo::{
     CheckpointInfo, FileId, PolicyGroup, PruneEstimate, PruneSummary, Result, SessionInfo, SessionState, SnapshotInfo,
-    WaitingFor,
+    Time, WaitingFor,
 };
 use ibid_terminal::escape;
 use ibid_terminal::json::JsonPath;
@@ -337,6 +337,8 @@ struct JsonPrune {
     stored_bytes: u64,
     lost_packs: u64,
     waiting: Vec<JsonWaiting>,
+    locks_renewed: u64,
+    locked_until: Option<String>,
 }
 
 impl JsonPrune {
@@ -352,6 +354,8 @@ impl JsonPrune {
             stored_bytes: summary.stored,
             lost_packs: summary.estimate.lost_packs,
             waiting: summary.waiting.iter().map(json_waiting).collect(),
+            locks_renewed: summary.locks_renewed,
+            locked_until: summary.locked_until.map(|seconds| rfc3339(Time { seconds, nanos: 0 })),
         }
     }
 }
@@ -384,7 +388,22 @@ pub(crate) fn pruned(out: &mut Out, about: About, summary: &PruneSummary) -> Res
 
 fn text_pruned(out: &mut Out, summary: &PruneSummary) -> Result<()> {
     text_freed(out, summary)?;
+    text_locks(out, summary)?;
     text_lost(out, &summary.estimate)
+}
+
+/// Prints which locks were renewed, and when the space comes free that locks keep.
+fn text_locks(out: &mut Out, summary: &PruneSummary) -> Result<()> {
+    if let Some(seconds) = summary.locked_until {
+        let time = local(Time { seconds, nanos: 0 });
+        out.line(format!(
+            "locked         what was deleted takes space until {time}; then a rule of the bucket can remove it"
+        ))?;
+    }
+    match summary.locks_renewed {
+        0 => Ok(()),
+        count => out.line(format!("renewed        {}", counted(count, "lock", "locks"))),
+    }
 }
 
 fn text_freed(out: &mut Out, summary: &PruneSummary) -> Result<()> {

@@ -20,7 +20,8 @@ use crate::commands::of_another_program;
 use crate::failure::{Failure, Result};
 
 /// Arguments that say what one run does, and have no place in a profile, by their ids.
-const FOR_ONE_RUN: [&str; 21] = [
+const FOR_ONE_RUN: [&str; 22] = [
+    "as_of",
     "changed_blocks",
     "config",
     "dry_run",

@@ -27,9 +27,9 @@ impl Remote {
     }
 
     fn objects(&self) -> BTreeMap<String, Option<Vec<u8>>> {
-        let keys = self.server.keys("bucket");
+        let keys = self.server.keys(self.bucket);
         keys.into_iter()
-            .map(|key| (key.clone(), self.server.object("bucket", &key)))
+            .map(|key| (key.clone(), self.server.object(self.bucket, &key)))
             .collect()
     }
 
@@ -49,7 +49,7 @@ impl Remote {
 
     /// Asserts that an estimate is exact, and that the command asks exactly that.
     #[track_caller]
-    fn exact(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn exact(&self, arguments: &[&str]) -> Value {
         let (estimate, done) = self.both(arguments);
         assert_eq!(estimate["exact"], true, "{arguments:?}: {estimate}");
         let (would, did) = (&estimate["servers"][0]["would_ask"], &done["requests"]);

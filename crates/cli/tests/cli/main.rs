@@ -12,6 +12,7 @@ mod interrupted;
 mod json;
 mod killed_replicas;
 mod listening;
+mod locking;
 mod memory;
 #[path = "../../../record/tests/replication_over_nats/servers.rs"]
 mod nats_servers;

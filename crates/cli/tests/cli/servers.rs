@@ -11,6 +11,8 @@ use crate::tables::Tables;
 pub(crate) struct Remote {
     pub(crate) server: Server,
     pub(crate) home: Home,
+    /// The bucket.
+    pub(crate) bucket: &'static str,
 }
 
 impl Remote {
@@ -22,6 +24,15 @@ impl Remote {
         Remote {
             server: Server::start_with(traits, 0),
             home: Home::bare(),
+            bucket: "bucket",
+        }
+    }
+
+    /// Returns one whose repository is in another bucket.
+    pub(crate) fn in_bucket(bucket: &'static str) -> Remote {
+        Remote {
+            bucket,
+            ..Remote::new()
         }
     }
 
@@ -37,7 +48,7 @@ impl Remote {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.run_in("bucket/home", arguments)
+        self.run_in(&format!("{}/home", self.bucket), arguments)
     }
 
     #[track_caller]

@@ -24,13 +24,16 @@ fn limits_of_a_repository() {
     says(format!("Both forms take {SEAL_OVERHEAD} bytes"));
     let (frames, packs) = (config::FRAME_SIZE, config::PACK_SIZE);
     says(format!(
-        "file ≤ {} KiB; words ≤ {}; frame size {} KiB to {} MiB; pack size {} to {} MiB",
+        "file ≤ {} KiB; words ≤ {}; frame size {} KiB to {} MiB; pack size {} to {} MiB; \
+         days of a lock {} to {}",
         config::LIMIT / KIB,
         config::CHUNKER_WORDS_MAX,
         u64::from(*frames.start()) / KIB,
         u64::from(*frames.end()) / MIB,
         u64::from(*packs.start()) / MIB,
-        u64::from(*packs.end()) / MIB
+        u64::from(*packs.end()) / MIB,
+        config::LOCK_DAYS.start(),
+        config::LOCK_DAYS.end()
     ));
     says(format!("8 KiB·lanes to {} GiB", slot::MEMORY_KIB_MAX >> 20));
     says(format!("passes 1–{}; lanes 1–{}", slot::PASSES_MAX, slot::LANES_MAX));

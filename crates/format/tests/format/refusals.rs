@@ -500,6 +500,7 @@ fn configs_beyond_the_rules() {
         frame_size: 1 << 20,
         pack_size: 16 << 20,
         chunk_key: None,
+        lock: None,
     };
     let bytes = config::encode(&good, &keys).expect("valid");
     assert_eq!(
@@ -537,6 +538,20 @@ fn configs_beyond_the_rules() {
         },
         Config {
             pack_size: (64 << 20) + 1,
+            ..good.clone()
+        },
+        Config {
+            lock: Some(config::Lock {
+                is_compliance: true,
+                days: 0,
+            }),
+            ..good.clone()
+        },
+        Config {
+            lock: Some(config::Lock {
+                is_compliance: true,
+                days: 36_501,
+            }),
             ..good.clone()
         },
     ] {

@@ -197,10 +197,19 @@ fn any_damage_to_a_pack_is_found() {
 #[test]
 fn any_damage_to_a_config_is_found() {
     let shared = ChunkKey::from_bytes([7; 32]);
-    let cases = both_keys()
-        .into_iter()
-        .flat_map(|keys| [(keys.clone(), None), (keys, Some(&shared))]);
-    for (keys, chunk_key) in cases {
+    let lock = config::Lock {
+        is_compliance: true,
+        days: 30,
+    };
+    let cases = both_keys().into_iter().flat_map(|keys| {
+        [
+            (keys.clone(), None, None),
+            (keys.clone(), Some(&shared), None),
+            (keys.clone(), None, Some(lock)),
+            (keys, Some(&shared), Some(lock)),
+        ]
+    });
+    for (keys, chunk_key, lock) in cases {
         let settings = Config {
             created: 1_800_000_000,
             chunker_number: 2,
@@ -208,6 +217,7 @@ fn any_damage_to_a_config_is_found() {
             frame_size: 1 << 20,
             pack_size: 16 << 20,
             chunk_key: chunk_key.cloned(),
+            lock,
         };
         let good = config::encode(&settings, &keys).expect("within limits");
         assert_eq!(config::open(&good, &keys), Ok(settings));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ibid_delta::{Interval, Method};
 use ibid_format::checkpoint::Checkpoint;
-use ibid_format::config::{self, Config};
+use ibid_format::config::{self, Config, Lock};
 use ibid_format::content::{Content, Item};
 use ibid_format::frame::{self, Compression, FrameDecoder, FrameEncoder, Piece};
 use ibid_format::index::{self, Index};
@@ -192,6 +192,7 @@ fn configs() {
         frame_size: 1 << 20,
         pack_size: 16 << 20,
         chunk_key: None,
+        lock: None,
     };
     for (name, keys) in [("config-encrypted", encrypted()), ("config-unencrypted", unencrypted())] {
         let bytes = example(name);
@@ -203,6 +204,17 @@ fn configs() {
         let start = if keys.is_encrypted() { 25 } else { 57 };
         let body = opened(&keys, SealKind::Config, FileId::ZERO, &bytes, start..bytes.len());
         assert_eq!(body, example("config-body"));
+        let locked = Config {
+            lock: Some(Lock {
+                is_compliance: false,
+                days: 30,
+            }),
+            ..settings.clone()
+        };
+        let bytes = config::encode(&locked, &keys).expect("within limits");
+        let body = opened(&keys, SealKind::Config, FileId::ZERO, &bytes, start..bytes.len());
+        assert_eq!(body, [example("config-body"), example("config-lock")].concat());
+        assert_eq!(config::open(&bytes, &keys), Ok(locked));
     }
 }
 

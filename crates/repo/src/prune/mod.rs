@@ -126,6 +126,13 @@ impl Repository {
             self.monitor.warn(Warning::DropsSketches);
             pruned = self.prune_once(options);
         }
+        if let Err(error) = &pruned
+            && !matches!(error, Error::Interrupted)
+        {
+            // What is needed is unknown, so all that is there stays locked. The error is told, and this may meet the
+            // same one.
+            let _ = self.renew_locks(&mut PruneSummary::default());
+        }
         match pruned? {
             (summary, Some(error)) if summary.deleted == 0 => Err(error.into()),
             (summary, _) => Ok(summary),
@@ -163,6 +170,7 @@ impl Repository {
                     // They can't come back now.
                     self.delete_all(folder::FORGOTTEN, &condemned.forgotten)?;
                     self.refresh();
+                    self.renew_locks(&mut summary)?;
                     summary.stored = self.stored_bytes()?;
                     if self.is_encrypted() && !self.files.keys.is_of_writer() {
                         summary.writers = self.files.list(folder::WRITERS)?.len() as u64;

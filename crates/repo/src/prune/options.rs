@@ -133,6 +133,11 @@ pub struct PruneSummary {
     pub stored: u64,
     /// Writers, whose files it leaves alone: each [has a prune of its own](crate::Repository::writer).
     pub writers: u64,
+    /// Files that were locked anew.
+    pub locks_renewed: u64,
+    /// When the last lock of the deleted packs ends, seconds since 1970: until then the storage keeps what they take.
+    /// `None` if none is locked.
+    pub locked_until: Option<i64>,
 }
 
 impl PruneSummary {

@@ -37,6 +37,8 @@ impl Repository {
         if !doomed.is_empty() {
             self.sweep_sketches(&state, moved, summary)?;
         }
+        let names: Vec<_> = doomed.iter().map(|id| name_in(folder::PACKS, *id)).collect();
+        self.note_locked(&names, summary)?;
         self.delete_all(folder::PACKS, &doomed)?;
         doomed.iter().for_each(|id| self.files.forget_pack(*id));
         summary.packs_deleted += doomed.len() as u64;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ibid_format::FileId;
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::{DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage};
 
 use super::{Estimate, Inexact};
 use crate::cache::Copies;
@@ -14,6 +14,8 @@ use crate::layout::{folder, name_in};
 /// Files that a server deletes with one request, and about what it takes to say the name of each, bytes.
 const DELETED: usize = 1000;
 const NAMED: u64 = 40;
+/// What it takes to say how a file is locked anew, bytes.
+const RENEWED: u64 = 149;
 
 /// A storage of which one reads, and in which what is stored and deleted is only seen through this.
 pub(crate) struct Rehearsal {
@@ -279,6 +281,10 @@ impl Storage for Rehearsal {
         self.inner.is_append_only()
     }
 
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.inner.locks().is_some().then_some(self)
+    }
+
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -289,6 +295,49 @@ impl Storage for Rehearsal {
 
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
+    }
+}
+
+impl Rehearsal {
+    fn inner_locks(&self) -> Result<&dyn Locks, Error> {
+        let none = || Error::new(ErrorKind::Unsupported, Operation::Open, None, self.location());
+        self.inner.locks().ok_or_else(none)
+    }
+}
+
+/// What locks are is asked, and none is renewed.
+impl Locks for Rehearsal {
+    fn keep(&self, lock: Lock, is_kept: fn(&Name) -> bool) {
+        if let Some(locks) = self.inner.locks() {
+            locks.keep(lock, is_kept);
+        }
+    }
+
+    fn kept(&self) -> Option<Lock> {
+        self.inner.locks()?.kept()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.inner_locks()?.check()
+    }
+
+    fn due(&self, young_too: bool, is_wanted: &dyn Fn(&Name) -> bool) -> Result<Vec<DueLock>, Error> {
+        let is_wanted = |name: &Name| is_wanted(name) && !self.changes().contains_key(name);
+        self.inner_locks()?.due(young_too, &is_wanted)
+    }
+
+    fn renew(&self, due: &[DueLock], each: &(dyn Fn() -> bool + Sync)) -> Result<(), Error> {
+        for _ in due {
+            self.spare_put(RENEWED);
+            if !each() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn until(&self, names: &[Name]) -> Result<Option<i64>, Error> {
+        self.inner_locks()?.until(names)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ibid_format::config;
-use ibid_storage::{ErrorKind, Name, Storage};
+use ibid_storage::{ErrorKind, Locks, Name, Storage};
 
 use super::Repairing;
 use super::aside::{delete, put_aside};
@@ -128,6 +128,10 @@ type StorageResult<T> = std::result::Result<T, ibid_storage::Error>;
 impl Storage for Repaired {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {
         self.storage.put(name, parts)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.storage.locks()
     }
 
     fn get(&self, name: &Name, limit: u64) -> StorageResult<Vec<u8>> {

@@ -104,6 +104,7 @@ impl Repository {
             frame_size: self.config.frame_size,
             pack_size: self.config.pack_size,
             chunk_key: None,
+            lock: self.config.lock,
         };
         let config = config::encode(&config, &keys).map_err(of_format)?;
         // The config comes first: a writer that is listed can be used.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ibid_format::writer::signed::{self, HEADER, Header};
 use ibid_format::writer::{Signer, StoredKind};
 use ibid_format::{FileId, FileKind, Keys};
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::{Error, ErrorKind, Locks, Name, Operation, Storage};
 
 use crate::layout::folder;
 
@@ -297,6 +297,10 @@ impl Storage for WriterStorage {
 
     fn tells_absence(&self) -> bool {
         self.storage.tells_absence()
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.storage.locks()
     }
 
     fn is_append_only(&self) -> bool {
