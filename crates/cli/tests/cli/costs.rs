@@ -188,9 +188,9 @@ fn restores_of_deltas_ask_about_what_their_estimates_say_and_exactly_that_if_del
     remote.init();
     let mut file = noise(3_000_000, 1);
     // Few bytes change, and then so many that what the deltas need is looked up before they are fetched.
-    for (version, changed) in [(1, 40), (2, 40), (3, 40), (4, 1500), (5, 1500), (6, 1500)] {
+    for (version, changed) in [(1, 40), (2, 40), (3, 40), (4, 3500), (5, 3500), (6, 3500)] {
         for at in 0..30 {
-            let at = at * 100_000 + 2000 * version as usize;
+            let at = at * 100_000 + 5000 * version as usize;
             file[at..at + changed].copy_from_slice(&noise(changed, 1000 + version * 100 + at as u64));
         }
         remote.home.write("tree/file", &file);

@@ -316,3 +316,24 @@ fn what_keeps_no_versions_is_not_read_as_it_was() {
     let refused = remote.run(&["backup", "tree", "--as-of", "@1795262400"]);
     assert_eq!(refused.code, 2, "a command that stores: {refused:?}");
 }
+
+#[test]
+fn a_prune_of_a_writers_files_says_when_their_space_comes_free_and_renews_no_others() {
+    let remote = Remote::locked("governance");
+    remote.ok(&["key", "add-writer", "--label", "laptop", "--out", "laptop.key"]);
+    for version in 1..=2 {
+        remote.home.write("tree/first", noise(300_000, version));
+        remote.ok(&["backup", "tree", "--key-file", "laptop.key"]);
+    }
+    remote.server.pass(20 * DAY);
+    remote.ok(&["forget", "latest~1", "--writer", "laptop", "--yes"]);
+    let pruned = remote.ok(&["prune", "--writer", "laptop", "--json"]);
+    let pruned: serde_json::Value = serde_json::from_str(&pruned).unwrap();
+    assert!(pruned["done"]["locked_until"].is_string(), "{pruned}");
+    assert!(pruned["done"]["locks_renewed"].as_u64() > Some(0), "{pruned}");
+    let days = |key: &String| remote.days(key);
+    for key in remote.server.keys(LOCKABLE).iter().filter(|key| days(key).is_some()) {
+        let is_of_writer = key.contains("/written/");
+        assert_eq!(days(key) > Some(15), is_of_writer, "{key}: {:?}", days(key));
+    }
+}

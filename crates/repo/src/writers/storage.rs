@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ibid_format::writer::signed::{self, HEADER, Header};
 use ibid_format::writer::{Signer, StoredKind};
 use ibid_format::{FileId, FileKind, Keys};
-use ibid_storage::{Error, ErrorKind, Locks, Name, Operation, Storage};
+use ibid_storage::{DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage};
 
 use crate::layout::folder;
 
@@ -175,6 +175,45 @@ fn stored_kind(kind: FileKind) -> Option<StoredKind> {
     }
 }
 
+impl WriterStorage {
+    fn all_locks(&self) -> &dyn Locks {
+        self.storage.locks().expect("`locks` has looked whether there are any")
+    }
+}
+
+/// Names are those of the writer's files, but for what is due.
+impl Locks for WriterStorage {
+    fn keep(&self, lock: Lock, is_kept: fn(&Name) -> bool) {
+        self.all_locks().keep(lock, is_kept);
+    }
+
+    fn kept(&self) -> Option<Lock> {
+        self.all_locks().kept()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.all_locks().check()
+    }
+
+    fn due(&self, young_too: bool, is_wanted: &dyn Fn(&Name) -> bool) -> Result<Vec<DueLock>, Error> {
+        let is_wanted = |name: &Name| {
+            let own = name.as_str().strip_prefix(&self.prefix);
+            own.and_then(|own| Name::new(own).ok())
+                .is_some_and(|own| is_wanted(&own))
+        };
+        self.all_locks().due(young_too, &is_wanted)
+    }
+
+    fn renew(&self, due: &[DueLock], each: &(dyn Fn() -> bool + Sync)) -> Result<(), Error> {
+        self.all_locks().renew(due, each)
+    }
+
+    fn until(&self, names: &[Name]) -> Result<Option<i64>, Error> {
+        let names: Vec<Name> = names.iter().map(|name| self.stored_name(name)).collect();
+        self.all_locks().until(&names)
+    }
+}
+
 impl Storage for WriterStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         let header = self.header(name, parts)?;
@@ -300,7 +339,7 @@ impl Storage for WriterStorage {
     }
 
     fn locks(&self) -> Option<&dyn Locks> {
-        self.storage.locks()
+        self.storage.locks().map(|_| self as &dyn Locks)
     }
 
     fn is_append_only(&self) -> bool {
