@@ -34,9 +34,9 @@ pub(super) struct Bases {
 }
 
 impl Edges {
-    /// Returns bases of frames, and of bases, of at most so many bytes. Those that are missing are found when the frames
-    /// are here, as are those of packs of which little is needed: their directories are not worth a request. Reads
-    /// directories, and keeps about so many bytes of them.
+    /// Returns bases of frames, and of bases, of at most so many bytes. Those that are missing are found when the
+    /// frames are here, as are those of packs of which little is needed: their directories are not worth a request.
+    /// Reads directories, and keeps about so many bytes of them.
     pub(super) fn bases(&mut self, from: FrameSource<'_>, spans: &[Span], most: u64, room: u64) -> Bases {
         let mut met: HashSet<u32> = spans.iter().map(|span| span.frame).collect();
         let deltas = spans.iter().copied().enumerate();
