@@ -9,19 +9,10 @@ use crate::report::Report;
 use crate::support::pruning::{Broken, Outcome, Seen, Trees, history, history_of_writer};
 use crate::support::seam::{Seam, Trace};
 
-/// The rules for the files of a writer, beside most of the others.
-const RULES_OF_WRITERS: [(Rule, &str); 8] = [
-    (Rule::SessionFirst, "session-first"),
-    (Rule::Fence, "fence"),
-    (Rule::WalkAgain, "walk-again"),
-    (Rule::MarkAgain, "mark-again"),
-    (Rule::Seen, "seen"),
-    (Rule::CondemnedIsMissing, "condemned-is-missing"),
+/// Rules, with their names.
+const RULES: [(Rule, &str); 12] = [
     (Rule::Doubt, "doubt"),
     (Rule::Verify, "verify"),
-];
-
-const RULES: [(Rule, &str); 10] = [
     (Rule::SessionFirst, "session-first"),
     (Rule::Fence, "fence"),
     (Rule::WalkAgain, "walk-again"),
@@ -33,6 +24,9 @@ const RULES: [(Rule, &str); 10] = [
     (Rule::Closure, "closure"),
     (Rule::Reload, "reload"),
 ];
+/// Those that can be left out in a history of files of a writer.
+const OF_WRITERS: std::ops::Range<usize> = 0..8;
+const OF_OTHERS: std::ops::Range<usize> = 2..12;
 
 /// Lets one history happen.
 type History = fn(&Trees, u64, Seam) -> Outcome;
@@ -62,8 +56,8 @@ pub(crate) fn run(flags: &Flags) -> Result<(), String> {
     };
     let is_wanted = |(_, name): &&(Rule, &str)| wanted == "each" || wanted == *name;
     let rules = match flags.text("of") {
-        Some(_) => &RULES_OF_WRITERS[..],
-        None => &RULES[..],
+        Some(_) => &RULES[OF_WRITERS],
+        None => &RULES[OF_OTHERS],
     };
     let rules: Vec<_> = rules.iter().filter(is_wanted).collect();
     if rules.is_empty() {

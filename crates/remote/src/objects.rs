@@ -268,11 +268,6 @@ impl ObjectStorage {
         }
     }
 
-    /// Returns the path that stands for the bucket.
-    pub(crate) fn whole_bucket(&self) -> Path {
-        Path::default()
-    }
-
     pub(crate) fn path(&self, name: &str) -> Path {
         let prefix = self.address.prefix();
         // Names and the prefix were checked, so this changes nothing in them.

@@ -449,15 +449,17 @@ fn the_list_of_writers_is_the_repositorys_own() {
     ));
 }
 
+/// Returns values behind their length, padded as what is sealed.
+fn plaintext(values: &[u8]) -> Vec<u8> {
+    let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
+    plaintext.extend_from_slice(values);
+    let size = ibid_format::padme::padded(plaintext.len() as u64 + 48) as usize;
+    plaintext.resize(size - 48, 0);
+    plaintext
+}
+
 #[test]
 fn a_revocation_lists_files_in_order_and_once() {
-    let plaintext = |values: &[u8]| {
-        let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
-        plaintext.extend_from_slice(values);
-        let size = ibid_format::padme::padded(plaintext.len() as u64 + 48) as usize;
-        plaintext.resize(size - 48, 0);
-        plaintext
-    };
     let head = [&WRITER.0[..], &[2, 0]].concat();
     let files = |ids: &[u8]| {
         let ids: Vec<u8> = ids.iter().flat_map(|byte| [*byte; 16]).collect();
@@ -524,13 +526,6 @@ fn snapshots_that_were_seen_are_a_keepers_word_for_one_writer() {
 
 #[test]
 fn snapshots_that_were_seen_are_listed_in_order_and_once() {
-    let plaintext = |values: &[u8]| {
-        let mut plaintext = (values.len() as u32).to_le_bytes().to_vec();
-        plaintext.extend_from_slice(values);
-        let size = ibid_format::padme::padded(plaintext.len() as u64 + 48) as usize;
-        plaintext.resize(size - 48, 0);
-        plaintext
-    };
     let list = |ids: &[u8]| {
         let entries = ids.iter().flat_map(|byte| [&[*byte; 16][..], &[2, 0, 4, 0]].concat());
         [&[6, 0, ids.len() as u8][..], &entries.collect::<Vec<u8>>()].concat()

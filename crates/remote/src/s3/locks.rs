@@ -7,6 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, HeaderValue, Method};
 use ibid_storage::{DueLock, Error, ErrorKind, Lock, LockMode, Locks, Name, Operation, Storage};
 use object_store::ObjectStore;
+use object_store::path::Path;
 
 use super::Bucket;
 use super::request::{Answer, Asked};
@@ -175,7 +176,7 @@ impl Locks for ObjectStorage {
             operation: Operation::Open,
             name: None,
             method: Method::GET,
-            path: self.whole_bucket(),
+            path: Path::default(),
             query: vec![("object-lock", None)],
             body: String::new(),
         };

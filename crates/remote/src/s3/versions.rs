@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use object_store::path::Path;
 use serde::Deserialize;
 
 use super::request::Asked;
@@ -71,7 +72,7 @@ impl ObjectStorage {
                 operation: Operation::List,
                 name: None,
                 method: Method::GET,
-                path: self.whole_bucket(),
+                path: Path::default(),
                 query,
                 body: String::new(),
             };

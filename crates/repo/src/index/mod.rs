@@ -31,6 +31,7 @@ mod tests;
 mod unlisted;
 
 pub(crate) use dependencies::{Dependencies, PairSorter, Pairs, Unread, find_base};
+pub(crate) use directories::bases_of;
 pub(crate) use frames::{Frame, Pack, Place};
 pub(crate) use id_map::IdMap;
 pub(crate) use limits::IndexLimits;

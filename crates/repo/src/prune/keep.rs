@@ -7,7 +7,7 @@ use ibid_format::run::ShortId;
 use ibid_format::{ChunkId, ChunkPrefix, FileId};
 
 use super::rules::{self, Rule};
-use crate::index::{IdMap, LoadedIndex, Pack, find_base};
+use crate::index::{IdMap, LoadedIndex, Pack, bases_of, find_base};
 use crate::tree::Reach;
 use crate::{Repository, Result, SnapshotInfo};
 
@@ -142,12 +142,6 @@ impl Repository {
         })?;
         Ok(doomed.iter().filter(|pack| listed.contains(pack)).copied().collect())
     }
-}
-
-/// Returns the bases of the frame at an offset; none if there is no such frame.
-fn bases_of(directory: &PackSummary, offset: u32) -> &[ChunkPrefix] {
-    let found = directory.frames.binary_search_by_key(&offset, |frame| frame.offset);
-    found.map_or(&[], |at| &directory.frames[at].bases)
 }
 
 impl Search<'_> {

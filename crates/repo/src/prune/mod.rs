@@ -126,11 +126,14 @@ impl Repository {
             self.monitor.warn(Warning::DropsSketches);
             pruned = self.prune_once(options);
         }
-        if let Err(error) = &pruned
-            && !matches!(error, Error::Interrupted)
-        {
-            // What is needed is unknown, so all that is there stays locked. The error is told, and this may meet the
-            // same one.
+        let is_reached = |error: &Error| match error {
+            Error::Interrupted => false,
+            // A server that does not answer is not asked again for as long.
+            Error::Storage(error) => !matches!(error.kind(), ErrorKind::Io | ErrorKind::PermissionDenied),
+            _ => true,
+        };
+        if pruned.as_ref().is_err_and(is_reached) {
+            // What is needed is unknown, so all that is there stays locked. The error that is told is the first one.
             let _ = self.renew_locks(&mut PruneSummary::default());
         }
         match pruned? {
@@ -250,9 +253,7 @@ impl Repository {
         };
         self.list_whole_packs(&loaded)?;
         // An index file that the writer has signed may say what is not. Once keepers list what is, it goes.
-        let has_doubted_index =
-            self.files.doubts.is_some() && loaded.untrusted.iter().any(|id| !self.files.believes_index(*id));
-        if plan.goes.is_empty() && !has_doubted_index {
+        if plan.goes.is_empty() && !loaded.has_doubted_files(&self.files) {
             return Ok(Emptied::Condemned(Box::new(condemned)));
         }
         let (moved, goes) = self.repack(&loaded, &plan, summary)?;
@@ -293,9 +294,7 @@ impl Repository {
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
         let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
         packs.sort_unstable();
-        let fences_index =
-            self.files.doubts.is_some() && all.untrusted.iter().any(|id| !self.files.believes_index(*id));
-        if packs.is_empty() && !fences_index {
+        if packs.is_empty() && !all.has_doubted_files(&self.files) {
             return Ok(Some(Condemnation::default()));
         }
         let mut entry = Entry {

@@ -6,7 +6,7 @@ use ibid_format::pack::PackSummary;
 
 use super::{Inexact, Rehearsal};
 use crate::files::Files;
-use crate::index::{LoadedIndex, NumberSet, find_base};
+use crate::index::{LoadedIndex, NumberSet, bases_of, find_base};
 use crate::{Monitor, Result};
 
 /// Frames that were planned so far, each once.
@@ -62,10 +62,7 @@ impl Reads {
             };
             while let Some(number) = deltas.pop() {
                 let frame = loaded.index.frame(number);
-                let at = directory
-                    .frames
-                    .binary_search_by_key(&frame.offset, |listed| listed.offset);
-                let listed = at.map(|at| directory.frames[at].bases.as_slice()).unwrap_or_default();
+                let listed = bases_of(&directory, frame.offset);
                 for place in listed.iter().filter_map(|&base| find_base(loaded, base, frame.depth)) {
                     if !self.met.insert(place.frame) {
                         continue;

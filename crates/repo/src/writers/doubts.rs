@@ -162,6 +162,11 @@ impl LoadedIndex {
         Ok(())
     }
 
+    /// Returns whether there are index files that are not believed.
+    pub(crate) fn has_doubted_files(&self, files: &Files) -> bool {
+        self.untrusted.iter().any(|id| !files.believes_index(*id))
+    }
+
     /// Returns whether a pack is one that the writer has signed, and that is doubted.
     pub(crate) fn is_doubted(&self, pack: u32) -> bool {
         self.index.frames_of(pack).any(|frame| self.index.is_doubted(frame))

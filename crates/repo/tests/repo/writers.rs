@@ -44,6 +44,24 @@ impl Scene {
         }
     }
 
+    /// Stores a session as the laptop does, which no process ends.
+    pub(crate) fn put_session_of_laptop(&self, id: FileId) {
+        let keys = self.laptop.keys();
+        let session = ibid_repo::Session {
+            time: ibid_repo::Time::default(),
+            host: "elsewhere".into(),
+            user: String::new(),
+            program: String::new(),
+            action: "backup".into(),
+            paths: Vec::new(),
+            process: ibid_repo::Process::default(),
+        };
+        let content = session.encode(&keys, id).unwrap();
+        let header = signed::sign(&keys, FileKind::Session, id, &[&content]).unwrap();
+        let name = Name::new(&format!("written/{}/sessions/{id}", self.laptop.id())).unwrap();
+        self.storage.put(&name, &[&header, &content]).unwrap();
+    }
+
     pub(crate) fn as_writer(&self, key: &WriterKey) -> Repository {
         Repository::open_as_writer(self.storage.clone(), key).unwrap()
     }
@@ -508,21 +526,7 @@ fn malicious_writers_sessions_hold_up_nobody_else() {
     backup(&scene.repository, scene.folder.path());
     let monitor = Arc::new(Monitor::new(|_| {}));
     // A session that never ends.
-    let keys = scene.laptop.keys();
-    let id = FileId::random();
-    let session = ibid_repo::Session {
-        time: ibid_repo::Time::default(),
-        host: "elsewhere".into(),
-        user: String::new(),
-        program: String::new(),
-        action: "backup".into(),
-        paths: Vec::new(),
-        process: ibid_repo::Process::default(),
-    };
-    let content = session.encode(&keys, id).unwrap();
-    let header = signed::sign(&keys, FileKind::Session, id, &[&content]).unwrap();
-    let name = Name::new(&format!("written/{}/sessions/{id}", scene.laptop.id())).unwrap();
-    scene.storage.put(&name, &[&header, &content]).unwrap();
+    scene.put_session_of_laptop(FileId::random());
     let all: Vec<FileId> = scene
         .repository
         .snapshots()

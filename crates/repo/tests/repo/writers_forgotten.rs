@@ -80,20 +80,7 @@ fn sessions_that_a_writer_may_not_delete_go_with_their_snapshots() {
     let scene = Scene::new();
     let id = scene.back_up();
     // As it was left by a writer whose storage lets it delete nothing.
-    let keys = scene.laptop.keys();
-    let session = ibid_repo::Session {
-        time: Time::default(),
-        host: "elsewhere".into(),
-        user: String::new(),
-        program: String::new(),
-        action: "backup".into(),
-        paths: Vec::new(),
-        process: ibid_repo::Process::default(),
-    };
-    let content = session.encode(&keys, id).unwrap();
-    let header = signed::sign(&keys, FileKind::Session, id, &[&content]).unwrap();
-    let name = Name::new(&format!("written/{}/sessions/{id}", scene.laptop.id())).unwrap();
-    scene.storage.put(&name, &[&header, &content]).unwrap();
+    scene.put_session_of_laptop(id);
     let sessions = || laptop(&scene).sessions(|_, error| panic!("{error}")).unwrap();
     assert_eq!(sessions()[0].state, SessionState::Ended);
     laptop(&scene).forget(&[id]).unwrap();

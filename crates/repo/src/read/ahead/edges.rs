@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::FrameSource;
 use super::segments::{GAP_MAX, Span};
-use crate::index::find_base;
+use crate::index::{bases_of, find_base};
 use crate::threads::{REQUESTS, each};
 
 /// Bytes of a pair in memory.
@@ -123,11 +123,7 @@ fn pairs(from: FrameSource<'_>, pack: u32) -> Vec<(u32, u32)> {
     let mut pairs = Vec::new();
     for number in from.loaded.index.frames_of(pack) {
         let frame = from.loaded.index.frame(number);
-        let at = directory
-            .frames
-            .binary_search_by_key(&frame.offset, |listed| listed.offset);
-        let bases = at.map(|at| directory.frames[at].bases.as_slice()).unwrap_or_default();
-        let bases = bases
+        let bases = bases_of(&directory, frame.offset)
             .iter()
             .filter_map(|&base| find_base(from.loaded, base, frame.depth));
         pairs.extend(bases.map(|place| (number, place.frame)));

@@ -2,8 +2,9 @@
 //! and several requests at once. Each takes a round trip, and may be paid for.
 //!
 //! Who reads says in which order frames will be needed, takes each once, and releases each when it is done with it.
-//! When a delta frame is here, it tells its bases: these are fetched next, as many as possible together, and so are the
-//! bases of bases.
+//! The bases of deltas, and theirs, are planned [beside the frames that need them](edges), as directories of packs say.
+//! What is not known so is told by a delta frame when it is here: these bases are fetched next, as many as possible
+//! together, and so are their bases.
 //!
 //! What was fetched stays in memory until it is taken or released. It never is more than there is room for, but for one
 //! segment: if there is no room for what is asked for, who asks reads it.
