@@ -16,8 +16,7 @@ type StorageResult<T> = std::result::Result<T, StorageError>;
 pub(crate) fn cannot_lock(storage: &dyn Storage, lock: Lock) -> StorageError {
     let found = format!(
         "files of this repository are to be locked for {lock}, and only servers with S3 (s3://...) can lock files. \
-         They can be read here. To store more, use the repository where it was, or copy its snapshots into another one \
-         with `ibid copy`"
+         They can be read here"
     );
     StorageError::new(ErrorKind::Unsupported, Operation::Put, None, storage.location()).with_found(found)
 }

@@ -138,10 +138,7 @@ fn refuse_without_locks(path: &Path, place: Option<&Place>) -> Result<()> {
     let storage = place.map(Place::storage);
     match storage.as_ref().and_then(|storage| storage.locks()) {
         Some(locks) => Ok(locks.check()?),
-        None => Err(Failure::Usage(format!(
-            "only servers with S3 (s3://...) can lock files, and {} is none. Leave out --lock",
-            path_text(path)
-        ))),
+        None => Err(place::cannot_lock(&path_text(path).to_string())),
     }
 }
 

@@ -231,6 +231,9 @@ impl Context {
     pub(crate) fn ready(&self, repository: Repository, place: Place, password: Option<Password>) -> Result<Opened> {
         let mut repository = self.with_cache(repository.with_memory(self.global.memory)?);
         if let Some(lock) = self.global.network.lock().filter(|_| self.as_of.is_none()) {
+            if repository.lock().is_none() && place.storage().locks().is_none() {
+                return Err(super::place::cannot_lock(&place.location()));
+            }
             repository = repository.with_lock(lock)?;
         }
         if !repository.is_encrypted() {

@@ -244,3 +244,10 @@ pub(crate) fn keeps_what_is_there(storage: &dyn Storage) -> Result<()> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// Returns the refusal of a lock for a place that can lock no files.
+pub(crate) fn cannot_lock(place: &str) -> Failure {
+    Failure::Usage(format!(
+        "only servers with S3 (s3://...) can lock files, and {place} is none. Leave out --lock"
+    ))
+}

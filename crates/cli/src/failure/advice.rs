@@ -230,7 +230,9 @@ fn on_storage(error: &StorageError) -> &'static str {
             "If it leads to the file, put the file itself there. If not, restore the file from a copy of the \
              repository, or move away what is there."
         }
-        (ErrorKind::Unsupported, _) => "Choose a place on another file system.",
+        (ErrorKind::Unsupported, _) => {
+            "Choose a place that can do that: another file system or, if files are to be locked, a server with S3."
+        }
         (ErrorKind::Io, _) => "Check the disk, then run the command again.",
         _ => "Run the command again.",
     }

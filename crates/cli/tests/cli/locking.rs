@@ -337,3 +337,16 @@ fn a_prune_of_a_writers_files_says_when_their_space_comes_free_and_renews_no_oth
         assert_eq!(days(key) > Some(15), is_of_writer, "{key}: {:?}", days(key));
     }
 }
+
+#[test]
+fn a_folder_is_refused_a_lock_in_the_same_words_by_every_command() {
+    let home = crate::support::Home::new();
+    home.write("tree/first", b"in the same place");
+    let init = home.fails(2, ["init", "--repo", "other", "--lock", "30d"]);
+    let backup = home.fails(2, ["backup", "tree", "--lock", "30d"]);
+    for said in [init, backup] {
+        assert!(said.contains("is none. Leave out --lock"), "{said}");
+    }
+    assert!(!home.path("other").exists());
+    home.ok(["backup", "tree"]);
+}
