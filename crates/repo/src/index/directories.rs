@@ -12,8 +12,8 @@ use crate::threads::{REQUESTS, each};
 /// Chunks in the directories that are in memory at once: each takes about 50 bytes there.
 const CHUNKS_MAX: u64 = 64 << 10;
 
-/// Returns what the directory of a pack says that the frame at an offset is encoded against; nothing if there is no such
-/// frame.
+/// Returns what the directory of a pack says that the frame at an offset is encoded against; nothing if there is no
+/// such frame.
 pub(crate) fn bases_of(directory: &PackSummary, offset: u32) -> &[ChunkPrefix] {
     let found = directory.frames.binary_search_by_key(&offset, |frame| frame.offset);
     found.map_or(&[], |at| &directory.frames[at].bases)
