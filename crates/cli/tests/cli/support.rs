@@ -79,8 +79,9 @@ impl Home {
     /// Returns the program with only this home, its repository and its password in the environment.
     pub(crate) fn ibid<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         // A shell's background jobs ignore signals, and children inherit that. `env` restores the
-        // default.
-        let mut command = Command::new("env");
+        // default. Its path is given whole: to look for it, this process would be copied, and the
+        // memory of other tests with it.
+        let mut command = Command::new("/usr/bin/env");
         command
             .args(["--default-signal=HUP,INT,TERM", crate::PROGRAM])
             .args(arguments)
