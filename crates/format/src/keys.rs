@@ -414,8 +414,10 @@ impl Keys {
             FileKind::Checkpoint => &self.0.checkpoint,
             FileKind::Writer | FileKind::Revocation | FileKind::Seen => &self.0.writer,
             FileKind::Records => &self.0.records,
-            // Headers are signed, and not sealed.
-            FileKind::Run | FileKind::SketchRun | FileKind::Complete | FileKind::Signed => &self.0.run,
+            // Headers are signed, and what opened a repository must be read without its keys: these are not sealed.
+            FileKind::Run | FileKind::SketchRun | FileKind::Complete | FileKind::Opened | FileKind::Signed => {
+                &self.0.run
+            }
         }
     }
 }

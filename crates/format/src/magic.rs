@@ -38,6 +38,8 @@ pub enum FileKind {
     SketchRun,
     /// The list of complete snapshots of the local cache.
     Complete,
+    /// What opened a repository last, in its local cache.
+    Opened,
     /// The header of a file of a writer.
     Signed,
     /// `writers/<id>`
@@ -65,6 +67,7 @@ impl FileKind {
             FileKind::Run => *b"run",
             FileKind::SketchRun => *b"skr",
             FileKind::Complete => *b"cpl",
+            FileKind::Opened => *b"opn",
             FileKind::Signed => *b"sgn",
             FileKind::Writer => *b"wrt",
             FileKind::Revocation => *b"rvk",
@@ -117,6 +120,7 @@ impl fmt::Display for FileKind {
             FileKind::Run => "a run",
             FileKind::SketchRun => "a run of sketches",
             FileKind::Complete => "a list of complete snapshots",
+            FileKind::Opened => "what opened a repository",
             FileKind::Signed => "a signed file",
             FileKind::Writer => "a writer",
             FileKind::Revocation => "a revocation",

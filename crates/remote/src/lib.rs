@@ -31,6 +31,7 @@ mod prices;
 mod profile;
 mod requests;
 mod s3;
+mod together;
 mod wire;
 
 pub use address::{Address, AddressError, Addressing, Service};

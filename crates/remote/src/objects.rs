@@ -261,7 +261,7 @@ impl ObjectStorage {
     }
 
     /// Returns a key without the prefix.
-    fn inside<'k>(&self, key: &'k Path) -> Option<&'k str> {
+    pub(crate) fn inside<'k>(&self, key: &'k Path) -> Option<&'k str> {
         match self.address.prefix() {
             "" => Some(key.as_ref()),
             prefix => key.as_ref().strip_prefix(prefix)?.strip_prefix('/'),
@@ -381,6 +381,10 @@ impl Storage for ObjectStorage {
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         self.list_modified(folder, &mut |name, size, _| each(name, size))
+    }
+
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        self.list_pages(folders, each)
     }
 
     fn settle(&self, _name: &Name) -> Result<(), Error> {

@@ -17,6 +17,7 @@ use ibid_storage::ErrorKind;
 
 use crate::files::Files;
 use crate::layout::{folder, name_in};
+use crate::listed::Listed;
 use crate::threads::{each, groups};
 use crate::tree::{Each, Reach};
 use crate::{Error, Repository, Result, SnapshotInfo, Warning, clock};
@@ -48,9 +49,18 @@ impl Repository {
     ///
     /// # Errors
     /// Errors of the storage when it can't be reached.
-    pub fn checkpoints(&self, mut on_damage: impl FnMut(FileId, Error)) -> Result<Vec<CheckpointInfo>> {
+    pub fn checkpoints(&self, on_damage: impl FnMut(FileId, Error)) -> Result<Vec<CheckpointInfo>> {
+        self.checkpoints_listed(&Listed::default(), on_damage)
+    }
+
+    /// Does the same, with the list of checkpoints if they were listed.
+    pub(crate) fn checkpoints_listed(
+        &self,
+        listed: &Listed,
+        mut on_damage: impl FnMut(FileId, Error),
+    ) -> Result<Vec<CheckpointInfo>> {
         let mut found = Vec::new();
-        for group in groups(&self.files.list(folder::CHECKPOINTS)?) {
+        for group in groups(&listed.ids(&*self.files.storage, folder::CHECKPOINTS)?) {
             let read = |(id, _): &(FileId, u64)| self.files.read_checkpoint(*id);
             for (&(id, _), read) in group.iter().zip(each(self.files.storage.is_remote(), group, read)) {
                 match read {

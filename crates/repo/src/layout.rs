@@ -28,6 +28,9 @@ pub(crate) mod folder {
     pub(crate) const DAMAGED: &str = "damaged";
 }
 
+/// Packs that a repair has set aside.
+pub(crate) const DAMAGED_PACKS: &str = "damaged/packs";
+
 /// Folders with files that live for hours, or that can be done without.
 const PASSING: [&str; 5] = [
     folder::SESSIONS,
@@ -74,17 +77,28 @@ pub(crate) fn config_copy_name() -> Name {
     Name::new(folder::CONFIG_COPY).expect("a valid name")
 }
 
+/// Returns the id of the file in a folder that has this name, if it is one.
+pub(crate) fn id_of(folder: &str, name: &Name) -> Option<FileId> {
+    FileId::parse(name.last_segment()).filter(|id| name_in(folder, *id) == *name)
+}
+
 /// Folders in which something that is no file counts as a file that can't be read: it may be one that was moved away,
 /// and without a word a snapshot would be forgotten, a password wrong, or the state of pruners an earlier one.
 const TAKEN_COUNT: [&str; 3] = [folder::KEYS, folder::SNAPSHOTS, folder::PRUNE];
 
 /// Returns the ids of all files in a folder, with their sizes in bytes, ascending.
 pub(crate) fn list_ids(storage: &dyn Storage, folder: &str) -> Result<Vec<(FileId, u64)>> {
-    let mut found = Vec::new();
-    each_id(storage, folder, |id, size| {
-        found.push((id, size));
-        Ok(())
-    })?;
+    let mut names = Vec::new();
+    storage.list(folder, &mut |name, size| names.push((name, size)))?;
+    ids_of(storage, folder, names)
+}
+
+/// Returns the ids of the files with these names in a folder, with their sizes in bytes, ascending.
+pub(crate) fn ids_of(storage: &dyn Storage, folder: &str, names: Vec<(Name, u64)>) -> Result<Vec<(FileId, u64)>> {
+    let ids = names
+        .into_iter()
+        .filter_map(|(name, size)| Some((id_of(folder, &name)?, size)));
+    let mut found: Vec<(FileId, u64)> = ids.collect();
     if TAKEN_COUNT.contains(&folder) {
         storage.list_taken(folder, &mut |name| {
             found.extend(FileId::parse(name.last_segment()).map(|id| (id, 0)));
@@ -103,10 +117,8 @@ pub(crate) fn each_id(
 ) -> Result<()> {
     let mut failed = None;
     storage.list(folder, &mut |name, size| {
-        let last = name.as_str().rsplit('/').next().unwrap_or_default();
         if failed.is_none()
-            && let Some(id) = FileId::parse(last)
-            && name_in(folder, id) == name
+            && let Some(id) = id_of(folder, &name)
         {
             failed = each(id, size).err();
         }

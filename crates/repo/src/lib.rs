@@ -41,6 +41,7 @@ mod ingest;
 mod key_slots;
 mod keys;
 mod layout;
+mod listed;
 mod locks;
 mod monitor;
 mod options;

@@ -72,6 +72,10 @@ impl Storage for Lockless {
         self.storage.list(folder, each)
     }
 
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> StorageResult<Vec<bool>> {
+        self.storage.list_together(folders, each)
+    }
+
     fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> StorageResult<()> {
         self.storage.list_taken(folder, each)
     }

@@ -11,11 +11,12 @@ use ibid_format::{ChunkKey, FileId, Keys, MasterKey};
 use ibid_storage::{Error as StorageError, ErrorKind, Lock, LockMode, Operation, Storage};
 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
-use crate::cache::{Cache, CacheStats, Copies, Parts};
+use crate::cache::{Cache, CacheStats, Copies, LastOpened, Parts};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex};
 use crate::key_slots::{add_slot, list_slots, unlock};
 use crate::layout::{config_copy_name, config_name, folder, is_kept, list_ids, name_in, new_id};
+use crate::listed::Listed;
 use crate::locks::{cannot_lock, locking};
 use crate::options::setters;
 use crate::read::ChunkReader;
@@ -139,6 +140,8 @@ pub struct Probe {
     pub(crate) config: Vec<u8>,
     /// The key slots that there were, if they were listed.
     pub(crate) slots: Option<Vec<FileId>>,
+    /// Whether a cache remembers all this, and the storage was not asked.
+    pub(crate) is_remembered: bool,
 }
 
 impl Probe {
@@ -159,7 +162,15 @@ impl Probe {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn open(&self, storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        Repository::open_with(storage, &self.config, password, self.slots.as_deref())
+        let opened = Repository::open_with(storage.clone(), &self.config, password, self.slots.as_deref());
+        match opened {
+            // The storage can't be reached, or the keys were tried.
+            Err(Error::Storage(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            Err(error @ Error::WrongPassword { slots: 1.., .. }) => Err(error),
+            // There may be another repository now.
+            Err(_) if self.is_remembered => Repository::open(storage, password),
+            opened => opened,
+        }
     }
 }
 
@@ -169,6 +180,8 @@ pub struct Repository {
     pub(crate) files: Arc<Files>,
     /// The key slot that opened the repository.
     pub(crate) slot: Option<FileId>,
+    /// The same with the config, if it was opened with a password: a cache remembers it.
+    opened: Option<Arc<LastOpened>>,
     pub(crate) config: Config,
     pub(crate) chunker: Arc<Chunker>,
     pub(crate) memory: u64,
@@ -287,6 +300,7 @@ impl Repository {
         Repository {
             files: Arc::new(Files::new(storage, keys)),
             slot,
+            opened: None,
             config,
             chunker: Arc::new(chunker),
             memory: MEMORY_DEFAULT,
@@ -319,7 +333,45 @@ impl Repository {
             config: bytes,
             // Should that fail, they are listed again, and the error is told.
             slots: slots.ok().flatten(),
+            is_remembered: false,
         })
+    }
+
+    /// Does the same as [`probe`](Repository::probe), but asks the storage nothing if it is reached over a network and
+    /// a [cache](Repository::with_cache) below `folder` remembers the encrypted repository that was opened there last.
+    /// Should there be another one now, [`Probe::open`] opens that.
+    ///
+    /// # Errors
+    /// Those of [`probe`](Repository::probe).
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # Repository::init(storage.clone(), Some(b"secret"), &init)?;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let probe = Repository::probe_with_cache(storage.as_ref(), folder.path())?;
+    /// let repository = probe.open(storage, Some(b"secret"))?.with_cache(folder.path());
+    /// # assert!(repository.is_encrypted());
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn probe_with_cache(storage: &dyn Storage, folder: &Path) -> Result<Probe> {
+        let address = storage.is_remote().then(|| storage.location());
+        let last = address.and_then(|address| LastOpened::find(folder, &address));
+        let remembered = last.and_then(|last| {
+            let header = config::header(&last.config).ok()?;
+            header.encrypted.then_some(Probe {
+                id: header.repository,
+                encrypted: true,
+                config: last.config,
+                slots: Some(vec![last.slot]),
+                is_remembered: true,
+            })
+        });
+        match remembered {
+            Some(probe) => Ok(probe),
+            None => Repository::probe(storage),
+        }
     }
 
     /// Opens a repository with its password, or an unencrypted one without.
@@ -354,7 +406,14 @@ impl Repository {
             Some(key) => keys.with_chunk_key(key),
             None => keys,
         };
-        Repository::with_config(storage, keys, slot, config)
+        let opened = slot.map(|slot| LastOpened {
+            slot,
+            config: bytes.to_vec(),
+        });
+        Ok(Repository {
+            opened: opened.map(Arc::new),
+            ..Repository::with_config(storage, keys, slot, config)?
+        })
     }
 
     /// Returns the repository with this config.
@@ -405,8 +464,15 @@ impl Repository {
     /// ```
     #[must_use]
     pub fn with_cache(self, folder: &Path) -> Repository {
-        let cache = Some(Cache::new(folder, self.id()));
-        Repository { cache, ..self }.with_copies()
+        let cache = Cache::new(folder, self.id());
+        if let Some(opened) = self.opened.as_ref().filter(|_| self.files.storage.is_remote()) {
+            cache.remember_opened(&self.location(), opened);
+        }
+        Repository {
+            cache: Some(cache),
+            ..self
+        }
+        .with_copies()
     }
 
     /// Lets the local cache keep about so many bytes of data, if the storage [is reached over a
@@ -752,15 +818,20 @@ pub(crate) fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
 /// Returns what the lack of a config means: that there is no repository, or that it is lost. A key alone may be
 /// left of an initialisation that was cut short.
 fn without_config(storage: &dyn Storage) -> Result<Error> {
+    const FOLDERS: [&str; 4] = [folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES, folder::PACKS];
     let location = storage.location();
-    let has_copy = match storage.size(&config_copy_name()) {
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => return Err(error.into()),
+    let listed = Listed::of(storage, &[&FOLDERS[..], &[folder::CONFIG_COPY]].concat())?;
+    let has_copy = match listed.take(folder::CONFIG_COPY) {
+        Some(names) => !names.is_empty(),
+        None => match storage.size(&config_copy_name()) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        },
     };
     let mut is_ours = has_copy;
-    for folder in [folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES, folder::PACKS] {
-        is_ours = is_ours || !list_ids(storage, folder)?.is_empty();
+    for folder in FOLDERS {
+        is_ours = is_ours || !listed.ids(storage, folder)?.is_empty();
     }
     Ok(match is_ours {
         true => Error::ConfigMissing { location, has_copy },

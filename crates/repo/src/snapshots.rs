@@ -10,6 +10,7 @@ use ibid_format::tree::Time;
 use ibid_storage::ErrorKind;
 
 use crate::layout::folder;
+use crate::listed::Listed;
 use crate::options::setters;
 use crate::threads::{each, groups};
 use crate::{Error, Repository, Result, Warning};
@@ -170,12 +171,22 @@ impl Repository {
     /// Does the same, and adds the number of void files to `voids`.
     pub(crate) fn snapshots_and_voids(
         &self,
+        on_damage: impl FnMut(FileId, Error),
+        voids: &mut u64,
+    ) -> Result<Vec<SnapshotInfo>> {
+        self.snapshots_listed(&Listed::default(), on_damage, voids)
+    }
+
+    /// Does the same, with the list of snapshots if they were listed.
+    pub(crate) fn snapshots_listed(
+        &self,
+        listed: &Listed,
         mut on_damage: impl FnMut(FileId, Error),
         voids: &mut u64,
     ) -> Result<Vec<SnapshotInfo>> {
         self.refuse_write_only("reading snapshots")?;
         let mut found = Vec::new();
-        let listed = self.files.list(folder::SNAPSHOTS)?;
+        let listed = listed.ids(&*self.files.storage, folder::SNAPSHOTS)?;
         if let Some(copies) = &self.files.copies {
             copies.retain_listed(folder::SNAPSHOTS, &listed);
         }

@@ -26,6 +26,7 @@ pub fn run(make: impl Fn() -> Box<dyn Storage>) {
     parts_can_be_read(&*make());
     reading_past_the_end_is_truncated(&*make());
     a_folder_is_listed(&*make());
+    folders_are_listed_together(&*make());
     a_list_may_call_again(&*make());
     an_impossible_folder_is_refused(&*make());
     existing_objects_can_be_settled(&*make());
@@ -250,6 +251,45 @@ fn a_list_may_call_again(place: &dyn Storage) {
     };
     place.list("folder", each).expect("a folder can be listed");
     assert_eq!((deleted, list(place, "")), (2, BTreeMap::new()));
+}
+
+fn folders_are_listed_together(place: &dyn Storage) {
+    let stored = ["a.copy", "a/1", "b-c/1", "b/1", "b/2/3", "c/1-2", "c/1/2", "c/d/1", "d"];
+    for text in stored {
+        let put = place.put(&name(text), &[text.as_bytes()]);
+        put.expect("an object can be stored");
+    }
+    let of = |text: &str, folder: &str| text == folder || name(text).is_in(folder);
+    for folders in [
+        &["b", "a.copy", "a", "no"][..],
+        &["c/1", "c/d"],
+        &["c/d", "b/2"],
+        &["d"],
+        &["b-c", "b-d"],
+        &[],
+    ] {
+        let mut found = BTreeMap::new();
+        let each = &mut |name: Name, size| {
+            assert_eq!(found.insert(name.to_string(), size), None, "{name} was listed twice");
+        };
+        let whole = place.list_together(folders, each);
+        let whole = whole.expect("folders can be listed together");
+        assert_eq!(whole.len(), folders.len(), "each of {folders:?} is listed whole or not");
+        for (folder, _) in folders.iter().zip(whole).filter(|(_, whole)| *whole) {
+            let expected = stored.iter().filter(|text| of(text, folder));
+            let expected: BTreeMap<String, u64> = expected.map(|text| (text.to_string(), text.len() as u64)).collect();
+            let mut listed = found.clone();
+            listed.retain(|text, _| of(text, folder));
+            assert_eq!(listed, expected, "{folder} among {folders:?}");
+        }
+        let is_asked = |text: &String| folders.iter().any(|folder| of(text, folder));
+        assert!(found.keys().all(is_asked), "{folders:?} were asked for: {found:?}");
+    }
+    // A place that lists none together does not look at them.
+    match place.list_together(&["a", "/"], &mut |_, _| {}) {
+        Ok(whole) => assert_eq!(whole, [false, false], "there is no such folder"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidName, "{error}"),
+    }
 }
 
 fn an_impossible_folder_is_refused(place: &dyn Storage) {

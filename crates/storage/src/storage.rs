@@ -84,6 +84,30 @@ pub trait Storage: Send + Sync {
     /// name.
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error>;
 
+    /// Lists several folders together, as far as that takes fewer requests than to [list](Storage::list) each. Returns
+    /// which of them were listed whole, in their order: of the others, `each` may have been called with a part.
+    ///
+    /// A name among `folders` may also be that of an object, which is listed, too. What is there during the whole call
+    /// is listed. The folders are listed in no order: of two objects that are stored one after the other during the
+    /// call, the second may be listed and the first not. By default none is listed.
+    ///
+    /// ```
+    /// use ibid_storage::{Memory, Name, Storage};
+    /// let storage = Memory::new();
+    /// storage.put(&Name::new("index/1")?, &[b"an object"])?;
+    /// let mut found = 0;
+    /// let whole = storage.list_together(&["index", "packs"], &mut |_, _| found += 1)?;
+    /// assert_eq!((whole, found), (vec![false; 2], 0), "in memory, nothing is gained");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`list`](Storage::list).
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        let _ = each;
+        Ok(vec![false; folders.len()])
+    }
+
     /// Calls `each` with every name directly in `folder` that something has which is no object: a folder, a symbolic
     /// link, a device. Reading or storing an object of this name is [`NotAnObject`](crate::ErrorKind::NotAnObject). By
     /// default there are none.
@@ -180,6 +204,9 @@ macro_rules! forward {
             }
             fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
                 (**self).list(folder, each)
+            }
+            fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+                (**self).list_together(folders, each)
             }
             fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {
                 (**self).list_taken(folder, each)

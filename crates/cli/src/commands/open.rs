@@ -82,8 +82,17 @@ impl Context {
     pub(crate) fn open(&self) -> Result<Opened> {
         self.refuse_key_file("running this command")?;
         let place = self.open_place()?;
-        let probe = Repository::probe(&*place.storage())?;
+        let probe = self.probe(&place)?;
         self.unlock(place, probe)
+    }
+
+    /// Returns what can be read without a password, from the local cache if it has it.
+    fn probe(&self, place: &Place) -> Result<Probe> {
+        let storage = place.storage();
+        Ok(match self.cache_folder() {
+            Some(folder) => Repository::probe_with_cache(&*storage, &folder)?,
+            None => Repository::probe(&*storage)?,
+        })
     }
 
     /// Refuses the key of a writer for a command that needs a password.
@@ -129,7 +138,7 @@ impl Context {
         if let Some(file) = self.global.key_file() {
             return self.open_as_writer(place, file);
         }
-        let probe = Repository::probe(&*place.storage())?;
+        let probe = self.probe(&place)?;
         if !probe.encrypted && !self.global.unencrypted {
             return Err(Failure::Fatal(format!(
                 "the repository in {} is NOT encrypted: anyone who can read its files can read your data. \
@@ -217,11 +226,16 @@ impl Context {
         Ok((self.ready(repository, place, password)?, config_made))
     }
 
-    /// Gives a repository its local cache.
-    fn with_cache(&self, repository: Repository) -> Repository {
+    /// Returns the folder of caches, if they are used.
+    fn cache_folder(&self) -> Option<PathBuf> {
         let folder = self.global.cache_dir.clone().or_else(default_cache);
         // What was must not mix with what is.
-        match folder.filter(|_| !self.global.no_cache && self.as_of.is_none()) {
+        folder.filter(|_| !self.global.no_cache && self.as_of.is_none())
+    }
+
+    /// Gives a repository its local cache.
+    fn with_cache(&self, repository: Repository) -> Repository {
+        match self.cache_folder() {
             Some(folder) => repository.with_cached_data(self.global.cached_data).with_cache(&folder),
             None => repository,
         }

@@ -107,6 +107,56 @@ fn many_objects_are_deleted_with_one_request_if_the_server_can_do_that() {
 }
 
 #[test]
+fn folders_with_few_objects_are_listed_with_one_request_and_others_cost_one_more_each() {
+    let server = Server::start();
+    let place = storage(&server, "bucket/place");
+    let fill = |folder: &str, count: usize| {
+        for number in 0..count {
+            place.put(&name(&format!("{folder}/{number:04}")), &[]).unwrap();
+        }
+    };
+    let listed = |folders: &[&str]| {
+        let before = place.requests().list;
+        let mut found = Vec::new();
+        let each = &mut |name: Name, _| found.push(name.to_string());
+        let whole = place.list_together(folders, each).unwrap();
+        (whole, found, place.requests().list - before)
+    };
+    let count = |found: &[String], folder: &str| found.iter().filter(|text| text.starts_with(folder)).count();
+    let folders = ["config.copy", "index", "packs", "prune", "snapshots"];
+    place.put(&name("config.copy"), &[]).unwrap();
+    fill("index", 400);
+    fill("snapshots", 500);
+    // All but one of a page.
+    fill("packs", 98);
+    let (whole, found, requests) = listed(&folders);
+    assert_eq!((whole, found.len(), requests), (vec![true; 5], 999, 1));
+
+    // A full page may not be the last one. It is, and so all that is behind the folder in which it ends is there.
+    fill("packs/more", 1);
+    let (whole, found, requests) = listed(&folders);
+    assert_eq!((whole, requests), (vec![true, true, true, true, false], 1));
+    assert_eq!(found.len(), 1000);
+    assert_eq!(
+        listed(&["snapshots"]),
+        (vec![false], Vec::new(), 0),
+        "one is not several"
+    );
+
+    // What does not fit is passed over.
+    fill("packs/rest", 1700);
+    fill("checkpoints", 10);
+    fill("written/a", 1200);
+    let (whole, found, requests) = listed(&folders);
+    assert_eq!((whole, requests), (vec![true, true, false, true, true], 2));
+    assert_eq!((count(&found, "index/"), count(&found, "snapshots/")), (400, 500));
+    assert!(count(&found, "packs/") < 1000 && count(&found, "written/") == 0);
+    // A folder in which others are.
+    let (whole, found, requests) = listed(&["written/a", "written/b"]);
+    assert_eq!((whole, found.len(), requests), (vec![false, true], 1000, 2));
+}
+
+#[test]
 fn requests_and_bytes_are_counted_by_kind() {
     let traits = Traits {
         page: 2,

@@ -7,6 +7,7 @@
 mod complete;
 mod copies;
 mod file;
+mod opened;
 mod parts;
 mod rates;
 mod twin;
@@ -21,6 +22,7 @@ pub(crate) use complete::Complete;
 pub(crate) use copies::Copies;
 pub(crate) use file::{SealedFile, SealedWriter};
 use ibid_format::{FileId, Keys};
+pub(crate) use opened::LastOpened;
 pub(crate) use parts::Parts;
 pub use rates::Rates;
 
@@ -215,7 +217,7 @@ impl Cache {
         for folder in FOLDERS {
             paths.extend(files_in(&self.folder.join(folder))?);
         }
-        for name in ["complete", copies::LISTED, rates::RATES] {
+        for name in ["complete", copies::LISTED, opened::OPENED, rates::RATES] {
             let path = self.folder.join(name);
             paths.extend(path.exists().then_some(path));
         }

@@ -28,7 +28,8 @@ use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
-use crate::layout::{folder, name_in};
+use crate::layout::{DAMAGED_PACKS, folder, name_in};
+use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::scratch::Scratch;
@@ -51,17 +52,21 @@ const KNOWN_PAGES: u64 = 4 << 20;
 impl LoadedIndex {
     /// Loads the index of a repository.
     pub(crate) fn load(repository: &Repository, view: View) -> Result<LoadedIndex> {
-        LoadedIndex::load_with(repository, view, None, Listing::New)
+        LoadedIndex::load_with(repository, view, None, Listing::New, Listed::default())
     }
 
     /// Loads the index for one who reads, and loads it again when a pack is gone.
     pub(crate) fn load_for_reader(repository: &Repository) -> Result<LoadedIndex> {
-        LoadedIndex::load_with(repository, View::Reader, None, Listing::OfToday)
+        let listed = Listed::of(
+            &*repository.files.storage,
+            &[DAMAGED_PACKS, folder::INDEX, folder::PACKS, folder::PRUNE],
+        )?;
+        LoadedIndex::load_with(repository, View::Reader, None, Listing::OfToday, listed)
     }
 
     /// Loads the index of a repository for a writer who has just read the log.
-    pub(crate) fn load_for_writer(repository: &Repository, state: PruneState) -> Result<LoadedIndex> {
-        LoadedIndex::load_with(repository, View::Writer, Some(state), Listing::OfToday)
+    pub(crate) fn load_for_writer(repository: &Repository, state: PruneState, listed: Listed) -> Result<LoadedIndex> {
+        LoadedIndex::load_with(repository, View::Writer, Some(state), Listing::OfToday, listed)
     }
 
     fn load_with(
@@ -69,14 +74,16 @@ impl LoadedIndex {
         view: View,
         mut state: Option<PruneState>,
         mut listing: Listing,
+        listed: Listed,
     ) -> Result<LoadedIndex> {
         let mut next_state = || match state.take() {
             Some(state) => Ok(state),
-            None => PruneState::read(&repository.files),
+            None => PruneState::read_listed(&repository.files, &listed),
         };
         for _ in 0..LOADED_AGAIN_MAX {
-            let mut sources = Sources::list(repository, next_state()?, true)?;
-            match LoadedIndex::of(repository, &mut sources, &view, std::mem::take(&mut listing)) {
+            let are_together = listed.has(folder::PACKS);
+            let mut sources = Sources::list(repository, next_state()?, true, &listed)?;
+            match LoadedIndex::of(repository, &mut sources, &view, std::mem::take(&mut listing), &listed) {
                 // Another process has merged an index file meanwhile.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 // A damaged run of the cache is made again.
@@ -84,17 +91,20 @@ impl LoadedIndex {
                     repository.monitor.warn(Warning::Cache { error });
                 }
                 Err(error) => return Err(error),
+                // A pack may have been stored, and then the index file that lists it, while they were listed together.
+                Ok(Some(loaded)) if are_together && loaded.lacks_packs() => {}
                 // A prune has deleted packs since the log was read. What was needed of them was moved before.
                 Ok(Some(loaded)) if loaded.is_overtaken(repository)? => {}
-                Ok(Some(loaded)) => return Ok(loaded),
+                Ok(Some(loaded)) => return Ok(LoadedIndex { listed, ..loaded }),
                 // Outdated runs of the cache are made again.
                 Ok(None) => {}
             }
         }
-        let mut sources = Sources::list(repository, next_state()?, false)?;
+        let mut sources = Sources::list(repository, next_state()?, false, &listed)?;
         sources.runs_may_be_outdated = false;
-        let loaded = LoadedIndex::of(repository, &mut sources, &view, Listing::New)?;
-        Ok(loaded.expect("its runs stay"))
+        let loaded = LoadedIndex::of(repository, &mut sources, &view, Listing::New, &listed)?;
+        let loaded = loaded.expect("its runs stay");
+        Ok(LoadedIndex { listed, ..loaded })
     }
 
     /// Loads the index from these sources; none if they have to be listed again.
@@ -103,6 +113,7 @@ impl LoadedIndex {
         sources: &mut Sources,
         view: &View,
         listing: Listing,
+        listed: &Listed,
     ) -> Result<Option<LoadedIndex>> {
         let (files, monitor) = (&repository.files, &repository.monitor);
         let scratch = repository.scratch();
@@ -131,10 +142,10 @@ impl LoadedIndex {
         let was_listed = far.is_some_and(|copies| listing == Listing::OfToday && copies.listed_packs_lately());
         let (aside, stored) = both(
             files.storage.is_remote(),
-            || crate::repair::packs_set_aside(files),
+            || crate::repair::packs_set_aside(files, listed),
             || match was_listed {
                 true => Ok(StoredPacks::as_listed(&read)),
-                false => StoredPacks::compare(&sources.runs, &read, &scratch),
+                false => StoredPacks::compare(&sources.runs, &read, &scratch, listed),
             },
         );
         let mut stored = stored?;
@@ -160,6 +171,7 @@ impl LoadedIndex {
                 trusted,
                 untrusted: std::mem::take(&mut sources.untrusted),
                 state,
+                listed: Listed::default(),
             },
             suspects: Vec::new(),
         };
@@ -287,8 +299,8 @@ impl Sources {
     /// found later, loading fails if it `may_vanish`; otherwise the file counts as damaged.
     ///
     /// Index files must be listed before packs: a pack is stored before any index file lists it, so a
-    /// listed pack that is not found is missing.
-    fn list(repository: &Repository, state: PruneState, may_vanish: bool) -> Result<Sources> {
+    /// listed pack that is not found is missing. If they were listed together, both are listed again then.
+    fn list(repository: &Repository, state: PruneState, may_vanish: bool, listed: &Listed) -> Result<Sources> {
         for (what, problem) in &state.damaged {
             let error = Error::LogDamaged {
                 object: what.to_string(),
@@ -296,7 +308,7 @@ impl Sources {
             };
             repository.monitor.warn(Warning::Repository { error });
         }
-        let listed = repository.files.list(folder::INDEX)?;
+        let listed = listed.ids(&*repository.files.storage, folder::INDEX)?;
         let mut runs: Vec<Run> = match &repository.cache {
             Some(cache) => cache.files(&repository.files.keys, &repository.monitor),
             None => Vec::new(),

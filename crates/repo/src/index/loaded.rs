@@ -9,6 +9,7 @@ use ibid_storage::Name;
 use super::lookup::Index;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
+use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::{Monitor, Result, Warning};
@@ -34,6 +35,8 @@ pub(crate) struct LoadedIndex {
     pub(crate) trusted: Vec<FileId>,
     /// Index files that are not trusted.
     pub(crate) untrusted: Vec<FileId>,
+    /// What was listed together with them, and was not asked for yet.
+    pub(crate) listed: Listed,
 }
 
 /// Whose view of the packs is loaded.

@@ -9,7 +9,8 @@ use ibid_format::{FileId, index as index_file};
 use super::loaded::MissingPack;
 use super::run::{Merge, Merged, Run, Sorter};
 use crate::Result;
-use crate::layout::folder;
+use crate::layout::{folder, id_of};
+use crate::listed::Listed;
 use crate::scratch::Scratch;
 
 /// Bits of a size in a sorted list of packs.
@@ -42,6 +43,7 @@ impl StoredPacks {
         runs: &[Arc<Run>],
         read: &[(FileId, index_file::Index)],
         scratch: &Scratch,
+        listed: &Listed,
     ) -> Result<StoredPacks> {
         let mut firsts = Vec::new();
         let mut packs_in_runs = 0;
@@ -54,7 +56,7 @@ impl StoredPacks {
         let of_runs = runs.iter().zip(firsts);
         let of_runs = of_runs.map(|(run, first)| Merged::packs(run.clone(), first));
         let mut known = Merge::new(of_runs.collect())?;
-        let mut listing = list_packs(scratch)?;
+        let mut listing = list_packs(scratch, listed)?;
         let of_files = read.iter().flat_map(|(_, file)| file.packs().map(|pack| pack.id));
         let mut of_files: HashMap<FileId, Option<u64>> = of_files.map(|id| (id, None)).collect();
         let mut found = StoredPacks::default();
@@ -97,10 +99,17 @@ impl StoredPacks {
 }
 
 /// Returns the stored packs, with their sizes in bytes, ascending by their ids.
-fn list_packs(scratch: &Scratch) -> Result<Merge> {
+fn list_packs(scratch: &Scratch, listed: &Listed) -> Result<Merge> {
     let mut packs = Sorter::new(&scratch.files.keys, &scratch.folder, scratch.limits.sorted, SIZE_BITS);
-    scratch.files.each(folder::PACKS, |id, size| {
-        packs.push(ShortId::of_file(id), size.min((1 << SIZE_BITS) - 1))
-    })?;
+    let mut push = |id, size: u64| packs.push(ShortId::of_file(id), size.min((1 << SIZE_BITS) - 1));
+    match listed.take(folder::PACKS) {
+        Some(names) => {
+            let ids = names
+                .iter()
+                .filter_map(|(name, size)| Some((id_of(folder::PACKS, name)?, *size)));
+            ids.into_iter().try_for_each(|(id, size)| push(id, size))?;
+        }
+        None => scratch.files.each(folder::PACKS, push)?,
+    }
     packs.finish(Vec::new())
 }

@@ -77,7 +77,8 @@ use crate::cache::Complete;
 use crate::checkpoint::{self, CheckpointInfo};
 use crate::derived::{DerivedEnd, IsDue};
 use crate::index::{LoadedIndex, View};
-use crate::layout::folder;
+use crate::layout::{DAMAGED_PACKS, folder};
+use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::session::{OpenSession, SessionEnd};
@@ -96,6 +97,18 @@ const CHUNKS_CACHED_AT_ONCE: u64 = 64 << 10;
 /// A snapshot that is dated later than so many seconds from now is from the future: clocks of machines
 /// differ by less.
 const FUTURE_SECONDS: i64 = 3600;
+
+/// What a backup lists when it has begun its session.
+const LISTED: [&str; 8] = [
+    folder::CHECKPOINTS,
+    folder::CONFIG_COPY,
+    DAMAGED_PACKS,
+    folder::INDEX,
+    folder::PACKS,
+    folder::PRUNE,
+    folder::SKETCHES,
+    folder::SNAPSHOTS,
+];
 
 /// What there is in a repository at the end of a backup.
 struct StoredFiles {
@@ -188,14 +201,15 @@ impl Repository {
         let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
         // A pruner may delete what an index lists that was read before.
         let early = (!rules::holds(Rule::SessionFirst))
-            .then(|| self.load_own_index(options))
+            .then(|| self.load_own_index(options, &Listed::default()))
             .transpose()?;
         let mut session = (!options.dry_run).then(begin).transpose()?;
-        let load = || early.map_or_else(|| self.load_own_index(options), Ok);
+        let listed = Listed::of(&*self.files.storage, &LISTED)?;
+        let load = || early.map_or_else(|| self.load_own_index(options, &listed), Ok);
         let at_once = self.files.storage.is_remote();
         let origin = || {
-            self.keep_config_copy(options)?;
-            self.origin(&input, paths, options)
+            self.keep_config_copy(options, &listed)?;
+            self.origin(&input, paths, options, &listed)
         };
         let (loaded, origin) = both(at_once, load, origin);
         let done = loaded.and_then(|loaded| {
@@ -360,8 +374,9 @@ impl Repository {
             is_due,
             ..
         } = derived;
-        let loaded = self.load_own_index(options)?;
-        self.keep_config_copy(options)?;
+        let listed = Listed::of(&*self.files.storage, &LISTED)?;
+        let loaded = self.load_own_index(options, &listed)?;
+        self.keep_config_copy(options, &listed)?;
         let is_complete = earlier.is_some_and(|earlier| self.is_complete(earlier, &loaded));
         let filter = Arc::new(Filter::new(&options.excludes)?);
         let job = Job::new(self, options, loaded, filter, is_complete, Some(Source::Copy(source)));
@@ -455,13 +470,13 @@ impl Repository {
 
     /// Loads an index for this backup alone, because it will contain chunks that are not stored yet
     /// and must not be used by other operations.
-    fn load_own_index(&self, options: &BackupOptions) -> Result<LoadedIndex> {
+    fn load_own_index(&self, options: &BackupOptions, listed: &Listed) -> Result<LoadedIndex> {
         self.refresh();
-        let mut state = PruneState::read(&self.files)?;
+        let mut state = PruneState::read_listed(&self.files, listed)?;
         if !options.dry_run {
             state = state.settled(&self.files)?;
         }
-        let loaded = LoadedIndex::load_for_writer(self, state)?;
+        let loaded = LoadedIndex::load_for_writer(self, state, listed.clone())?;
         if !options.dry_run {
             loaded.settle(&self.files)?;
             self.retain_copies(&loaded);
@@ -470,25 +485,32 @@ impl Repository {
     }
 
     /// Makes the copy of the config, if there is none.
-    fn keep_config_copy(&self, options: &BackupOptions) -> Result<()> {
+    fn keep_config_copy(&self, options: &BackupOptions, listed: &Listed) -> Result<()> {
         // A writer may not store one.
         match options.dry_run || self.is_write_only() {
             true => Ok(()),
-            false => crate::repair::keep_copy(&self.files),
+            false => crate::repair::keep_copy(&self.files, listed),
         }
     }
 
     /// Selects the snapshot to compare with, and the place of the new one in their order.
-    fn origin(&self, input: &read::Input, paths: Vec<Vec<u8>>, options: &BackupOptions) -> Result<Origin> {
+    fn origin(
+        &self,
+        input: &read::Input,
+        paths: Vec<Vec<u8>>,
+        options: &BackupOptions,
+        listed: &Listed,
+    ) -> Result<Origin> {
         let host = options.host.clone().unwrap_or_else(crate::source::host_name);
         if self.is_write_only() {
             return Ok(Origin::of_writer(host, paths, options));
         }
-        let mut snapshots = self.snapshots_with(|_, error| self.monitor.warn(Warning::Repository { error }))?;
+        let warn = |_, error| self.monitor.warn(Warning::Repository { error });
+        let mut snapshots = self.snapshots_listed(listed, warn, &mut 0)?;
         let sequence = next_sequence(&snapshots, options.time);
         let later = next_sequence(&snapshots, None);
         let checkpoints = match input {
-            read::Input::Paths(_) => self.checkpoints_of(&host, &paths),
+            read::Input::Paths(_) => self.checkpoints_of(&host, &paths, listed),
             _ => Vec::new(),
         };
         let useful = checkpoint::useful(&checkpoints, &snapshots, clock::now());
@@ -541,9 +563,10 @@ impl Repository {
     }
 
     /// Returns the checkpoints of this host and these paths. A backup goes on without those that can't be read.
-    fn checkpoints_of(&self, host: &str, paths: &[Vec<u8>]) -> Vec<CheckpointInfo> {
+    fn checkpoints_of(&self, host: &str, paths: &[Vec<u8>], listed: &Listed) -> Vec<CheckpointInfo> {
         let warn = |error| self.monitor.warn(Warning::Repository { error });
-        let mut checkpoints = self.checkpoints(|_, error| warn(error)).unwrap_or_else(|error| {
+        let checkpoints = self.checkpoints_listed(listed, |_, error| warn(error));
+        let mut checkpoints = checkpoints.unwrap_or_else(|error| {
             warn(error);
             Vec::new()
         });

@@ -13,6 +13,7 @@ use ibid_storage::{ErrorKind, Name, Storage};
 use super::rules::{self, Rule};
 use crate::files::Files;
 use crate::layout::{folder, list_ids, name_in};
+use crate::listed::Listed;
 use crate::threads::both;
 use crate::{Error, Result, clock};
 
@@ -46,8 +47,13 @@ impl PruneState {
 
     /// Reads the last entry. If it is damaged, returns what can be said of the state from the one before it.
     pub(crate) fn read(files: &Files) -> Result<PruneState> {
+        PruneState::read_listed(files, &Listed::default())
+    }
+
+    /// Does the same, with the list of the log if it was listed.
+    pub(crate) fn read_listed(files: &Files, listed: &Listed) -> Result<PruneState> {
         loop {
-            let listed = list_ids(files.storage.as_ref(), folder::PRUNE)?;
+            let listed = listed.ids(&*files.storage, folder::PRUNE)?;
             let mut numbers: Vec<u64> = listed.iter().filter_map(|(id, _)| id.number()).collect();
             let Some(&last) = numbers.last() else {
                 return Ok(PruneState::none());

@@ -142,6 +142,22 @@ impl Rehearsal {
         Ok(is_there)
     }
 
+    /// Calls `each` with the files that were found, and with what has become of some: of those that are listed.
+    fn list_changes(
+        &self,
+        mut found: BTreeMap<Name, u64>,
+        is_listed: impl Fn(&Name) -> bool,
+        each: &mut dyn FnMut(Name, u64),
+    ) {
+        for (name, change) in self.changes().iter().filter(|(name, _)| is_listed(name)) {
+            match change.size() {
+                Some(size) => drop(found.insert(name.clone(), size)),
+                None => drop(found.remove(name)),
+            }
+        }
+        found.into_iter().for_each(|(name, size)| each(name, size));
+    }
+
     /// Returns the whole copy of a file, or a part of it, if there is one.
     fn copy(&self, name: &Name, part: Option<(u64, usize)>) -> Option<Vec<u8>> {
         let copies = self.copies.get()?;
@@ -227,14 +243,21 @@ impl Storage for Rehearsal {
         self.inner.list(folder, &mut |name, size| {
             found.insert(name, size);
         })?;
-        for (name, change) in self.changes().iter().filter(|(name, _)| name.is_in(folder)) {
-            match change.size() {
-                Some(size) => drop(found.insert(name.clone(), size)),
-                None => drop(found.remove(name)),
-            }
-        }
-        found.into_iter().for_each(|(name, size)| each(name, size));
+        self.list_changes(found, |name| name.is_in(folder), each);
         Ok(())
+    }
+
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        let mut found = BTreeMap::new();
+        let whole = self.inner.list_together(folders, &mut |name, size| {
+            found.insert(name, size);
+        })?;
+        let is_listed = |name: &Name| {
+            let has_it = |(folder, _): &(&&str, &bool)| name.as_str() == **folder || name.is_in(folder);
+            folders.iter().zip(&whole).find(has_it).is_some_and(|(_, whole)| *whole)
+        };
+        self.list_changes(found, is_listed, each);
+        Ok(whole)
     }
 
     fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {

@@ -10,7 +10,8 @@ use ibid_storage::{ErrorKind, Name, Storage};
 
 use super::Repairing;
 use crate::files::Files;
-use crate::layout::{folder, name_in};
+use crate::layout::{DAMAGED_PACKS, folder, name_in};
+use crate::listed::Listed;
 use crate::{Error, Fault, Result};
 
 /// Files that are larger are no files of a repository.
@@ -83,7 +84,7 @@ impl Repairing<'_> {
     /// Records that a repair has dealt with these packs, of which nothing is there.
     pub(super) fn mark_set_aside(&mut self, missing: impl Iterator<Item = FileId>) -> Result<()> {
         let files = &self.repository.files;
-        let known = packs_set_aside(files)?;
+        let known = packs_set_aside(files, &Listed::default())?;
         for id in missing.filter(|id| !known.contains(id)) {
             put_aside(files.storage.as_ref(), &name_in(folder::PACKS, id), &[])?;
         }
@@ -108,7 +109,10 @@ impl Repairing<'_> {
 }
 
 /// Returns the packs that repairs have dealt with.
-pub(crate) fn packs_set_aside(files: &Files) -> Result<HashSet<FileId>> {
+pub(crate) fn packs_set_aside(files: &Files, listed: &Listed) -> Result<HashSet<FileId>> {
+    if let Some(names) = listed.take(DAMAGED_PACKS) {
+        return Ok(names.iter().filter_map(|(name, _)| pack_of(name)).collect());
+    }
     let mut found = HashSet::new();
     each_set_aside(files, |id, _| {
         found.insert(id);
@@ -116,12 +120,15 @@ pub(crate) fn packs_set_aside(files: &Files) -> Result<HashSet<FileId>> {
     Ok(found)
 }
 
+/// Returns the pack that a file below `damaged/packs` is of.
+fn pack_of(name: &Name) -> Option<FileId> {
+    name.last_segment().split('.').next().and_then(FileId::parse)
+}
+
 /// Calls `each` with the packs that repairs have dealt with, and what there is of each.
 fn each_set_aside(files: &Files, mut each: impl FnMut(FileId, Name)) -> Result<()> {
-    let folder = format!("{}/{}", folder::DAMAGED, folder::PACKS);
-    files.storage.list(&folder, &mut |name, _| {
-        let id = name.last_segment().split('.').next().and_then(FileId::parse);
-        if let Some(id) = id {
+    files.storage.list(DAMAGED_PACKS, &mut |name, _| {
+        if let Some(id) = pack_of(&name) {
             each(id, name);
         }
     })?;

@@ -11,7 +11,8 @@ use ibid_storage::{ErrorKind, Locks, Name, Storage};
 use super::Repairing;
 use super::aside::{delete, put_aside};
 use crate::files::Files;
-use crate::layout::{config_copy_name, config_name};
+use crate::layout::{config_copy_name, config_name, folder};
+use crate::listed::Listed;
 use crate::repository::read_header;
 use crate::{Error, Probe, Repository, Result};
 
@@ -34,6 +35,7 @@ impl Repository {
             encrypted: header.encrypted,
             config: copy,
             slots: None,
+            is_remembered: false,
         }))
     }
 
@@ -156,6 +158,10 @@ impl Storage for Repaired {
         self.storage.list(folder, each)
     }
 
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> StorageResult<Vec<bool>> {
+        self.storage.list_together(folders, each)
+    }
+
     fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> StorageResult<()> {
         self.storage.list_taken(folder, each)
     }
@@ -204,19 +210,23 @@ impl Repairing<'_> {
             self.delete(config_copy_name(), "it differs from the config".to_owned())?;
         }
         if !self.options.dry_run {
-            keep_copy(&self.repository.files)?;
+            keep_copy(&self.repository.files, &Listed::default())?;
         }
         Ok(())
     }
 }
 
 /// Makes the copy of the config, if there is none. If something else has its name, it stays: a check tells of it.
-pub(crate) fn keep_copy(files: &Files) -> Result<()> {
+pub(crate) fn keep_copy(files: &Files, listed: &Listed) -> Result<()> {
     let storage = &files.storage;
-    match storage.size(&config_copy_name()) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) if error.kind() == ErrorKind::NotAnObject => return Ok(()),
-        found => return Ok(found.map(drop)?),
+    match listed.take(folder::CONFIG_COPY) {
+        Some(names) if !names.is_empty() => return Ok(()),
+        Some(_) => {}
+        None => match storage.size(&config_copy_name()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotAnObject => return Ok(()),
+            found => return Ok(found.map(drop)?),
+        },
     }
     let bytes = storage.get(&config_name(), config::LIMIT)?;
     match storage.put(&config_copy_name(), &[&bytes]) {

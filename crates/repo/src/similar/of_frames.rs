@@ -9,6 +9,7 @@ use ibid_format::sketches::Run;
 use super::FEATURE_BITS;
 use super::library::Library;
 use super::saved::Sources;
+use crate::listed::Listed;
 use crate::{Repository, Result, Warning};
 
 /// Part of the memory budget for sketches that no run of the cache has.
@@ -73,7 +74,8 @@ impl SketchesOfFrames {
     }
 
     fn read(&mut self) -> Result<()> {
-        let sources = Sources::read(&self.repository, self.repository.memory / MEMORY_SHARE)?;
+        let memory = self.repository.memory / MEMORY_SHARE;
+        let sources = Sources::read(&self.repository, memory, &Listed::default())?;
         let mut saved: HashMap<FileId, Vec<Run>> = HashMap::new();
         for run in sources.saved.into_iter().flat_map(|sketches| sketches.runs) {
             saved.entry(run.pack).or_default().push(run);

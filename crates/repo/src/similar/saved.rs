@@ -17,6 +17,7 @@ use crate::cache::Kept;
 use crate::files::Files;
 use crate::index::{Frame, LoadedIndex, NumberSet, Place};
 use crate::layout::{folder, new_id};
+use crate::listed::Listed;
 use crate::threads::{each, groups};
 use crate::{Error, Repository, Result, Warning};
 
@@ -56,7 +57,7 @@ impl Similar {
         memory: u64,
         thorough: bool,
     ) -> Result<(Similar, Vec<u32>)> {
-        let sources = Sources::read(repository, memory)?;
+        let sources = Sources::read(repository, memory, &loaded.listed)?;
         let library = (!sources.runs.is_empty()).then(|| Library::new(sources.runs));
         let mut saved = sources.saved;
         saved.sort_by_key(|sketches| (sketches.time.seconds, sketches.time.nanos));
@@ -250,7 +251,7 @@ impl Unsketched {
 
 /// Brings the runs of the cache up to date with the sketch files, if these are many.
 pub(crate) fn refresh(repository: &Repository) -> Result<()> {
-    Sources::read(repository, repository.memory / 4).map(drop)
+    Sources::read(repository, repository.memory / 4, &Listed::default()).map(drop)
 }
 
 /// Sketches of earlier backups: in runs, and in memory.
@@ -272,20 +273,20 @@ enum Absent {
 impl Sources {
     /// Reads the sketch files that no run of the cache stands for, or makes a run of them if they are
     /// many.
-    pub(super) fn read(repository: &Repository, memory: u64) -> Result<Sources> {
+    pub(super) fn read(repository: &Repository, memory: u64, listed: &Listed) -> Result<Sources> {
         for _ in 1..LISTS_MAX {
-            match Sources::read_listed(repository, memory, Absent::IsAnError) {
+            match Sources::read_listed(repository, memory, listed, Absent::IsAnError) {
                 // A prune has put another file in the place of several.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 read => return read,
             }
         }
-        Sources::read_listed(repository, memory, Absent::IsPassedOver)
+        Sources::read_listed(repository, memory, listed, Absent::IsPassedOver)
     }
 
-    fn read_listed(repository: &Repository, memory: u64, absent: Absent) -> Result<Sources> {
+    fn read_listed(repository: &Repository, memory: u64, listed: &Listed, absent: Absent) -> Result<Sources> {
         let (files, monitor) = (&repository.files, &repository.monitor);
-        let listed = files.list(folder::SKETCHES)?;
+        let listed = listed.ids(&*files.storage, folder::SKETCHES)?;
         let mut sources = Sources {
             runs: match &repository.cache {
                 Some(cache) => cache.files(&files.keys, monitor).into_iter().map(Arc::new).collect(),

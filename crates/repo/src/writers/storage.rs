@@ -110,6 +110,34 @@ impl WriterStorage {
             && signed::open(&self.keys, kind, id, &header).is_ok_and(|header| header.signer() == Signer::Writer)
     }
 
+    /// Calls `each` with the files of the writer among those that `list` calls its argument with.
+    fn list_by<T>(
+        &self,
+        each: &mut dyn FnMut(Name, u64),
+        list: impl FnOnce(&mut dyn FnMut(Name, u64)) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut late = Vec::new();
+        let listed = list(&mut |name, size| {
+            let own = name.as_str().strip_prefix(&self.prefix);
+            let own = own
+                .and_then(|own| Name::new(own).ok())
+                .filter(|own| what(own).is_some());
+            let Some(own) = own else { return };
+            let size = size.saturating_sub(HEADER as u64);
+            match what(&own) {
+                Some((kind, id)) if self.is_doubtful(&own, kind, id) => late.push((own, size)),
+                _ => each(own, size),
+            }
+        })?;
+        // Keepers may have stored such files.
+        for (own, size) in late {
+            if !self.is_late(&own) {
+                each(own, size);
+            }
+        }
+        Ok(listed)
+    }
+
     fn cut_short(&self, operation: Operation, name: &Name, found: usize) -> Error {
         let source = ibid_format::Error::Truncated {
             field: "header",
@@ -272,29 +300,17 @@ impl Storage for WriterStorage {
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         Error::check_folder(folder, || self.location())?;
-        let mut late = Vec::new();
-        self.storage.list(
-            format!("{}{folder}", self.prefix).trim_end_matches('/'),
-            &mut |name, size| {
-                let own = name.as_str().strip_prefix(&self.prefix);
-                let own = own
-                    .and_then(|own| Name::new(own).ok())
-                    .filter(|own| what(own).is_some());
-                let Some(own) = own else { return };
-                let size = size.saturating_sub(HEADER as u64);
-                match what(&own) {
-                    Some((kind, id)) if self.is_doubtful(&own, kind, id) => late.push((own, size)),
-                    _ => each(own, size),
-                }
-            },
-        )?;
-        // Keepers may have stored such files.
-        for (own, size) in late {
-            if !self.is_late(&own) {
-                each(own, size);
-            }
-        }
-        Ok(())
+        let stored = format!("{}{folder}", self.prefix);
+        self.list_by(each, |each| self.storage.list(stored.trim_end_matches('/'), each))
+    }
+
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        let stored: Vec<String> = folders
+            .iter()
+            .map(|folder| format!("{}{folder}", self.prefix))
+            .collect();
+        let stored: Vec<&str> = stored.iter().map(String::as_str).collect();
+        self.list_by(each, |each| self.storage.list_together(&stored, each))
     }
 
     fn list_taken(&self, folder: &str, each: &mut dyn FnMut(Name)) -> Result<(), Error> {

@@ -26,6 +26,10 @@ pub trait Hooks: Send + Sync {
         self.inner().list(folder, each)
     }
 
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        self.inner().list_together(folders, each)
+    }
+
     fn settle(&self, name: &Name) -> Result<(), Error> {
         self.inner().settle(name)
     }
@@ -69,6 +73,9 @@ impl<H: Hooks> Storage for Hooked<H> {
     }
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         self.0.list(folder, each)
+    }
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        self.0.list_together(folders, each)
     }
     fn settle(&self, name: &Name) -> Result<(), Error> {
         self.0.settle(name)

@@ -357,6 +357,27 @@ impl Storage for Seat {
         Ok(())
     }
 
+    /// Every second time: each folder by itself, in any order.
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        let mut state = self.turn(Operation::List, None)?;
+        if state.once_in(2) {
+            return Ok(vec![false; folders.len()]);
+        }
+        let mut order: Vec<usize> = (0..folders.len()).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, state.random.below(at as u64 + 1) as usize);
+        }
+        drop(state);
+        for at in order {
+            let name = Name::new(folders[at]).expect("a valid name");
+            if let Ok(size) = self.size(&name) {
+                each(name, size);
+            }
+            self.list(folders[at], each)?;
+        }
+        Ok(vec![true; folders.len()])
+    }
+
     fn settle(&self, name: &Name) -> Result<(), Error> {
         let mut state = self.turn(Operation::Settle, Some(name))?;
         state.remains.unsettled.remove(name);

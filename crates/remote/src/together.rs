@@ -1,0 +1,133 @@
+//! Several folders that are listed together: their objects often fit into one page.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use ibid_storage::{Error, Name, Operation, Storage};
+
+use crate::{ObjectStorage, Service};
+
+/// Objects of a page, as S3 and Google have them at most. Azure's have more.
+const PAGE: usize = 1000;
+
+impl ObjectStorage {
+    /// Lists folders as far as one page takes several: see
+    /// [`list_together`](ibid_storage::Storage::list_together).
+    ///
+    /// The page begins with the folder that has them all, and whatever else is there comes, too. Of a folder that does
+    /// not fit, what is left is passed over: the next page begins behind it. So there is at most one page for each
+    /// folder.
+    pub(crate) fn list_pages(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        for folder in folders {
+            Error::check_folder(folder, || self.location())?;
+        }
+        let mut whole = vec![false; folders.len()];
+        if folders.len() < 2 {
+            return Ok(whole);
+        }
+        let within = common_folder(folders);
+        let mut behind: Option<String> = None;
+        loop {
+            let Some(page) = self.page(within, behind.as_deref(), folders, each)? else {
+                for (whole, folder) in whole.iter_mut().zip(folders) {
+                    *whole |= is_behind(folder, behind.as_deref());
+                }
+                return Ok(whole);
+            };
+            // Some servers list in another order. Then nothing is known of what is not in the page.
+            if !page.is_in_order {
+                return Ok(whole);
+            }
+            for (whole, folder) in whole.iter_mut().zip(folders) {
+                *whole |= is_behind(folder, behind.as_deref()) && end_of(folder) < page.last;
+            }
+            let next = passed_over(&page.last, within);
+            let has_more = folders.iter().any(|folder| *folder > next.as_str());
+            // Azure can't begin a list anywhere.
+            if !has_more || self.address().service() == Service::Azure {
+                return Ok(whole);
+            }
+            behind = Some(next);
+        }
+    }
+
+    /// Lists one page of what is in a folder, behind a name. Returns none if there is no more.
+    fn page(
+        &self,
+        within: &str,
+        behind: Option<&str>,
+        folders: &[&str],
+        each: &mut dyn FnMut(Name, u64),
+    ) -> Result<Option<Page>, Error> {
+        let call = Arc::default();
+        let prefix = self.path(within);
+        let prefix = Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty());
+        let stream = match behind {
+            Some(behind) => self.repeating.list_with_offset(prefix, &self.path(behind)),
+            None => self.repeating.list(prefix),
+        };
+        let mut page = Page {
+            last: String::new(),
+            is_in_order: true,
+        };
+        let found = self.run(&call, stream.take(PAGE).collect::<Vec<_>>());
+        let is_full = found.len() == PAGE;
+        for found in found {
+            let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
+            let Some(key) = self.inside(&found.location) else {
+                continue;
+            };
+            page.is_in_order &= page.last.as_str() < key;
+            key.clone_into(&mut page.last);
+            if let Ok(name) = Name::new(key)
+                && folders
+                    .iter()
+                    .any(|folder| name.as_str() == *folder || name.is_in(folder))
+            {
+                each(name, found.size);
+            }
+        }
+        Ok(is_full.then_some(page))
+    }
+}
+
+/// A page that is full.
+struct Page {
+    /// The last name in it.
+    last: String,
+    is_in_order: bool,
+}
+
+/// Returns whether all names in a folder come after what was passed over.
+fn is_behind(folder: &str, passed: Option<&str>) -> bool {
+    passed.is_none_or(|passed| folder > passed)
+}
+
+/// Returns what comes after all names in a folder, in the order of bytes: `0` follows `/`.
+fn end_of(folder: &str) -> String {
+    format!("{folder}0")
+}
+
+/// Returns the end of the folder directly below `within` that has this name, or the name itself if there is none.
+fn passed_over(last: &str, within: &str) -> String {
+    let start = if within.is_empty() { 0 } else { within.len() + 1 };
+    let below = last.get(start..).unwrap_or_default();
+    match below.split_once('/') {
+        Some((folder, _)) => end_of(&last[..start + folder.len()]),
+        None => last.to_owned(),
+    }
+}
+
+/// Returns the folder that has all of these; empty if that is only the whole storage.
+fn common_folder<'f>(folders: &[&'f str]) -> &'f str {
+    let mut parents = folders
+        .iter()
+        .map(|folder| folder.rsplit_once('/').map_or("", |(parent, _)| parent));
+    let Some(mut common) = parents.next() else { return "" };
+    for parent in parents {
+        while !common.is_empty() && parent != common && !parent.starts_with(&format!("{common}/")) {
+            common = common.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+    }
+    common
+}
