@@ -87,6 +87,11 @@ impl Parts {
         }
     }
 
+    /// Returns how many bytes all parts may have together.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Returns whether a part has these bytes of a pack.
     pub(crate) fn has(&self, pack: FileId, start: u64, length: u64) -> bool {
         self.with(|state| state.find(pack, start, length).is_some())

@@ -225,8 +225,11 @@ pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result
     }))
 }
 
-/// Deletes entries that are no longer needed.
+/// Deletes entries that are no longer needed: several at a time, since they have to be listed.
 fn forget_old(storage: &dyn Storage, last: u64) -> Result<()> {
+    if !last.is_multiple_of(KEPT) {
+        return Ok(());
+    }
     for (id, _) in list_ids(storage, folder::PRUNE)? {
         if id.number().is_some_and(|number| number + KEPT <= last) {
             match storage.delete(&name_in(folder::PRUNE, id)) {

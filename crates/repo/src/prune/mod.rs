@@ -17,6 +17,7 @@
 mod choice;
 mod decide;
 mod facts;
+mod fetch;
 mod keep;
 mod log;
 mod moved;
@@ -244,7 +245,7 @@ impl Repository {
             // Once, however often it begins again.
             loaded.lost_packs().tell(&self.monitor);
         }
-        let plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
+        let mut plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {
             known: None,
@@ -256,13 +257,14 @@ impl Repository {
         if plan.goes.is_empty() && !loaded.has_doubted_files(&self.files) {
             return Ok(Emptied::Condemned(Box::new(condemned)));
         }
+        let fetched = self.fetch_to_encode(&loaded, &mut plan)?;
         let (moved, goes) = self.repack(&loaded, &plan, summary)?;
         condemned.moved = moved;
         let before = loaded.state.clone();
         if plan.anew.is_empty() {
             drop((loaded, plan));
         } else {
-            match self.encode_anew(loaded, plan, &snapshots, summary) {
+            match self.encode_anew(loaded, plan, &fetched, &snapshots, summary) {
                 Err(error) if error.is_fault() => return Ok(Emptied::Only(Warning::Repository { error })),
                 Ok(false) => return Ok(Emptied::Only(Warning::EncodesNothingAnew)),
                 encoded => encoded.map(drop)?,

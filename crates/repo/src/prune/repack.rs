@@ -74,8 +74,8 @@ impl Repository {
         Ok((moving.finish()?, goes))
     }
 
-    /// Stores the chunks again that are in frames which go and are not moved. Returns whether the memory suffices
-    /// for that.
+    /// Stores the chunks again that are in frames which go and are not moved. Some packs were
+    /// [fetched](Repository::fetch_to_encode). Returns whether the memory suffices for that.
     ///
     /// # Errors
     /// Damage of what is to be read. What was stored before it is listed, and is a copy.
@@ -83,11 +83,12 @@ impl Repository {
         &self,
         mut loaded: LoadedIndex,
         mut plan: Plan,
+        fetched: &NumberSet,
         snapshots: &[SnapshotInfo],
         summary: &mut PruneSummary,
     ) -> Result<bool> {
         if self.files.rehearsal.is_some() {
-            return self.rehearse_encoding(&loaded, &plan);
+            return self.rehearse_encoding(&loaded, &plan, fetched);
         }
         let mut hidden = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
@@ -117,14 +118,15 @@ impl Repository {
     }
 
     /// Counts about what it takes to store chunks again.
-    fn rehearse_encoding(&self, loaded: &LoadedIndex, plan: &Plan) -> Result<bool> {
+    fn rehearse_encoding(&self, loaded: &LoadedIndex, plan: &Plan, fetched: &NumberSet) -> Result<bool> {
         let Some(rehearsal) = &self.files.rehearsal else {
             return Ok(true);
         };
         rehearsal.doubt(Inexact::Encodes);
         let everything = self.loaded()?;
         let reader = self.reader_ahead(&everything, read_cache(self.memory));
-        let frames: Vec<u32> = plan.anew.iter().collect();
+        let is_fetched = |frame: &u32| fetched.contains(loaded.index.frame(*frame).pack);
+        let frames: Vec<u32> = plan.anew.iter().filter(|frame| !is_fetched(frame)).collect();
         reader.plan(&frames);
         reader.rehearse_bases(&self.monitor)?;
         let (mut left, full) = (plan.written_anew, u64::from(self.config.pack_size));

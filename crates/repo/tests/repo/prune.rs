@@ -13,6 +13,7 @@ use ibid_storage::{ErrorKind, Memory, Name, Operation, Storage};
 
 use crate::support;
 use crate::support::hooked::{Hooked, Hooks};
+use crate::support::reads::Reads;
 use crate::support::{Contents, Folder, Random, backup, contents, noise, options, quick, repository, scratch};
 
 /// Returns options of a repository of small chunks, frames and packs.
@@ -182,6 +183,44 @@ fn bases_that_only_serve_others_go_and_what_needs_them_is_encoded_anew() {
     assert_eq!(
         (again.encoded_anew, again.packs_written, again.packs_deleted),
         (0, 0, 0)
+    );
+}
+
+#[test]
+fn packs_are_fetched_with_few_requests_before_chunks_are_encoded_anew() {
+    let pruned = |cached_data| {
+        let memory = Arc::new(Memory::new());
+        let here = Repository::init(memory.clone(), Some(b"secret"), &small()).unwrap();
+        let folder = Folder::scratch();
+        let mut all = revisions(&here, &folder, 9);
+        for (id, _) in all.drain(..6) {
+            here.forget(&[id]).unwrap();
+        }
+        let packs = stored(memory.as_ref(), "packs");
+        let storage = Arc::new(Reads::of(memory, true));
+        let cache = scratch();
+        let far = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        let far = far.with_cached_data(cached_data).with_cache(cache.path());
+        let summary = far.prune(&PruneOptions::default()).unwrap();
+        assert!(summary.encoded_anew > 600_000);
+        restore_all(&here, &all);
+        let mut read = storage.take();
+        read.retain(|(name, _)| packs.contains_key(name.as_str()));
+        let bytes: u64 = read.iter().map(|(_, range)| range.end - range.start).sum();
+        (read.len(), bytes, packs)
+    };
+    let (often, much, _) = pruned(0);
+    let (requests, bytes, packs) = pruned(64 << 20);
+    // Each for its directory, and most for their frames, too.
+    assert!(
+        requests <= 2 * packs.len() + 2 && requests < often,
+        "{requests} {often} {packs:?}"
+    );
+    // What was fetched is read from the cache, whenever it is needed.
+    let total: u64 = packs.values().sum();
+    assert!(
+        bytes <= total + 100_000 && bytes <= much + 100_000,
+        "{bytes} of {total}, {much}"
     );
 }
 
