@@ -27,6 +27,8 @@ pub enum Operation {
     List,
     /// Deletes an object.
     Delete,
+    /// Has an object thawed.
+    Thaw,
 }
 
 /// Something that goes wrong with one request.
@@ -157,12 +159,17 @@ fn operation(request: &Request<Incoming>) -> Option<Operation> {
         let is_list = |part: &str| part == "list-type=2" || part.trim_end_matches('=') == "versions";
         query.split('&').any(is_list)
     });
+    let restores = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.trim_end_matches('=') == "restore");
     match *request.method() {
         Method::PUT => Some(Operation::Put),
         Method::GET if lists => Some(Operation::List),
         Method::GET => Some(Operation::Get),
         Method::HEAD => Some(Operation::Head),
         Method::DELETE => Some(Operation::Delete),
+        Method::POST if restores => Some(Operation::Thaw),
         _ => None,
     }
 }

@@ -129,9 +129,25 @@ impl Server {
     }
 
     /// Moves an object to another class of storage, as a rule of the bucket may do. In `GLACIER` and `DEEP_ARCHIVE` it
-    /// can't be read.
+    /// can't be read before it was thawed.
     pub fn set_storage_class(&self, bucket: &str, key: &str, class: &str) {
         self.objects.set_class(bucket, key, class);
+    }
+
+    /// Ends the thawing of all that a client has asked for: until then it goes on.
+    pub fn finish_thaws(&self) {
+        self.objects.finish_thaws();
+    }
+
+    /// Lets a thawed object be archived again once a client has looked so often whether it can be read.
+    pub fn expire_after_looks(&self, bucket: &str, key: &str, looks: u32) {
+        self.objects.expire_after_looks(bucket, key, looks);
+    }
+
+    /// Returns how fast an object was asked to be thawed, and for how many days, if it was.
+    #[must_use]
+    pub fn thaw(&self, bucket: &str, key: &str) -> Option<(String, u64)> {
+        self.objects.thaw(bucket, key)
     }
 
     /// Returns the mode of the lock of an object, and until when it holds.

@@ -6,15 +6,17 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use hyper::StatusCode;
 use s3s::dto::{
     DeleteMarkerEntry, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject,
     ETag, ETagCondition, GetObjectInput, GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput,
     GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListObjectVersionsInput,
     ListObjectVersionsOutput, ListObjectsV2Input, ListObjectsV2Output, Object, ObjectLockConfiguration,
-    ObjectLockEnabled, ObjectLockMode, ObjectVersion, PutObjectInput, PutObjectOutput, PutObjectRetentionInput,
-    PutObjectRetentionOutput, StreamingBlob, Timestamp,
+    ObjectLockEnabled, ObjectLockMode, ObjectStorageClass, ObjectVersion, PutObjectInput, PutObjectOutput,
+    PutObjectRetentionInput, PutObjectRetentionOutput, RestoreObjectInput, RestoreObjectOutput, StorageClass,
+    StreamingBlob, Timestamp,
 };
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::{BUCKETS, LOCKABLE, VERSIONED};
 
@@ -47,7 +49,20 @@ struct Stored {
     modified: SystemTime,
     tag: String,
     class: Option<String>,
+    thaw: Option<Thaw>,
     lock: Option<Lock>,
+}
+
+/// What has become of the request to thaw a version.
+#[derive(Clone)]
+struct Thaw {
+    /// How fast.
+    tier: String,
+    days: u64,
+    /// Until when it can be read; `None` as long as it is being thawed.
+    until: Option<SystemTime>,
+    /// After how many more requests for its state it can't be read any more, if a test has asked for that.
+    looks: Option<u32>,
 }
 
 /// Until when a version can't be deleted.
@@ -106,6 +121,52 @@ impl Objects {
         }
     }
 
+    /// Ends the thawing of all that is being thawed.
+    pub(crate) fn finish_thaws(&self) {
+        for thaw in self
+            .lock()
+            .values_mut()
+            .flatten()
+            .filter_map(|stored| stored.thaw.as_mut())
+        {
+            let days = Duration::from_secs(thaw.days * 24 * 60 * 60);
+            thaw.until.get_or_insert(SystemTime::now() + days);
+        }
+    }
+
+    /// Ends the time of a thawed object once its state was asked for so often.
+    pub(crate) fn expire_after_looks(&self, bucket: &str, key: &str, looks: u32) {
+        let mut buckets = self.lock();
+        let versions = buckets.get_mut(&(bucket.to_owned(), key.to_owned()));
+        if let Some(thaw) = versions.and_then(|versions| versions.last_mut()?.thaw.as_mut()) {
+            thaw.looks = Some(looks);
+        }
+    }
+
+    /// Counts that the state of an object was asked for.
+    fn looked(&self, bucket: &str, key: &str) {
+        let mut buckets = self.lock();
+        let versions = buckets.get_mut(&(bucket.to_owned(), key.to_owned()));
+        let thaw = versions.and_then(|versions| versions.last_mut()?.thaw.as_mut());
+        if let Some(Thaw {
+            looks: Some(looks),
+            until,
+            ..
+        }) = thaw
+        {
+            *looks = looks.saturating_sub(1);
+            if *looks == 0 {
+                *until = Some(SystemTime::UNIX_EPOCH);
+            }
+        }
+    }
+
+    /// Returns how fast an object was asked to be thawed, and for how many days, if it was.
+    pub(crate) fn thaw(&self, bucket: &str, key: &str) -> Option<(String, u64)> {
+        let thaw = self.find(bucket, key)?.thaw?;
+        Some((thaw.tier, thaw.days))
+    }
+
     pub(crate) fn locked_until(&self, bucket: &str, key: &str) -> Option<(String, SystemTime)> {
         let lock = self.find(bucket, key)?.lock?;
         Some((lock.mode, lock.until))
@@ -117,6 +178,9 @@ impl Objects {
             stored.modified -= time;
             if let Some(lock) = &mut stored.lock {
                 lock.until -= time;
+            }
+            if let Some(until) = stored.thaw.as_mut().and_then(|thaw| thaw.until.as_mut()) {
+                *until -= time;
             }
         }
     }
@@ -187,6 +251,42 @@ impl Objects {
 }
 
 impl Stored {
+    fn is_archived(&self) -> bool {
+        matches!(self.class.as_deref(), Some("GLACIER" | "DEEP_ARCHIVE"))
+    }
+
+    /// Returns what was asked for, unless its time is over.
+    fn thaw(&self) -> Option<&Thaw> {
+        let holds = |thaw: &&Thaw| thaw.until.is_none_or(|until| until > SystemTime::now());
+        self.thaw.as_ref().filter(holds)
+    }
+
+    fn is_readable(&self) -> bool {
+        !self.is_archived() || self.thaw().is_some_and(|thaw| thaw.until.is_some())
+    }
+
+    /// Returns the header that says what was asked for.
+    fn restore(&self) -> Option<String> {
+        let thaw = self.thaw()?;
+        Some(match thaw.until {
+            None => "ongoing-request=\"true\"".to_owned(),
+            Some(until) => {
+                let until = time::OffsetDateTime::from(until);
+                let (day, month) = (until.weekday().to_string(), until.month().to_string());
+                format!(
+                    "ongoing-request=\"false\", expiry-date=\"{}, {:02} {} {} {:02}:{:02}:{:02} GMT\"",
+                    &day[..3],
+                    until.day(),
+                    &month[..3],
+                    until.year(),
+                    until.hour(),
+                    until.minute(),
+                    until.second()
+                )
+            }
+        })
+    }
+
     /// Returns the id of this version.
     fn id(&self, bucket: &str) -> &str {
         if keeps_versions(bucket) { &self.tag } else { "null" }
@@ -234,6 +334,7 @@ fn stored(bytes: Bytes, class: Option<String>) -> Stored {
         // Another one for each put.
         tag: format!("{:016x}", RandomState::new().hash_one(0)),
         class,
+        thaw: None,
         lock: None,
     }
 }
@@ -318,7 +419,7 @@ impl S3 for Objects {
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
         let input = request.input;
         let stored = self.wanted(&input.bucket, &input.key, input.version_id.as_deref())?;
-        if matches!(stored.class.as_deref(), Some("GLACIER" | "DEEP_ARCHIVE")) {
+        if !stored.is_readable() {
             return Err(s3_error!(
                 InvalidObjectState,
                 "The operation is not valid for the object's storage class"
@@ -350,8 +451,13 @@ impl S3 for Objects {
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
         let input = request.input;
         let stored = self.wanted(&input.bucket, &input.key, input.version_id.as_deref())?;
+        self.looked(&input.bucket, &input.key);
+        let restore = stored.restore();
+        let storage_class = stored.class.map(StorageClass::from);
         let lock = stored.lock;
         Ok(S3Response::new(HeadObjectOutput {
+            restore,
+            storage_class,
             content_length: Some(length(stored.bytes.len())),
             e_tag: Some(ETag::Strong(stored.tag)),
             last_modified: Some(stored.modified.into()),
@@ -359,6 +465,66 @@ impl S3 for Objects {
             object_lock_retain_until_date: lock.map(|lock| lock.until.into()),
             ..HeadObjectOutput::default()
         }))
+    }
+
+    async fn restore_object(
+        &self,
+        request: S3Request<RestoreObjectInput>,
+    ) -> S3Result<S3Response<RestoreObjectOutput>> {
+        let input = request.input;
+        let stored = self.wanted(&input.bucket, &input.key, input.version_id.as_deref())?;
+        if !stored.is_archived() {
+            return Err(s3_error!(
+                InvalidObjectState,
+                "Restore is not allowed for the object's current storage class"
+            ));
+        }
+        let asked = input.restore_request.unwrap_or_default();
+        let tier = asked.glacier_job_parameters.map(|job| job.tier).or(asked.tier);
+        let tier = tier.map_or("Standard".to_owned(), |tier| tier.as_str().to_owned());
+        let days = asked
+            .days
+            .and_then(|days| u64::try_from(days).ok())
+            .filter(|days| *days > 0);
+        let days = days.ok_or_else(|| s3_error!(MalformedXML))?;
+        if tier == "Expedited" {
+            if stored.class.as_deref() == Some("DEEP_ARCHIVE") {
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "Expedited is not valid for this storage class"
+                ));
+            }
+            let code = S3ErrorCode::Custom("GlacierExpeditedRetrievalNotAvailable".into());
+            let text = "Glacier expedited retrievals are currently not available, please try again later";
+            let mut error = S3Error::with_message(code, text);
+            error.set_status_code(StatusCode::SERVICE_UNAVAILABLE);
+            return Err(error);
+        }
+        let status = match stored.thaw() {
+            Some(Thaw { until: None, .. }) => {
+                return Err(s3_error!(
+                    RestoreAlreadyInProgress,
+                    "Object restore is already in progress"
+                ));
+            }
+            Some(_) => StatusCode::OK,
+            None => StatusCode::ACCEPTED,
+        };
+        let mut buckets = self.lock();
+        let versions = buckets.get_mut(&(input.bucket.clone(), input.key));
+        if let Some(stored) = versions.and_then(|versions| versions.last_mut()) {
+            let until =
+                (status == StatusCode::OK).then(|| SystemTime::now() + Duration::from_secs(days * 24 * 60 * 60));
+            stored.thaw = Some(Thaw {
+                tier,
+                days,
+                until,
+                looks: None,
+            });
+        }
+        let mut answer = S3Response::new(RestoreObjectOutput::default());
+        answer.status = Some(status);
+        Ok(answer)
     }
 
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
@@ -546,6 +712,7 @@ impl S3 for Objects {
             size: Some(length(stored.bytes.len())),
             e_tag: Some(ETag::Strong(stored.tag.clone())),
             last_modified: Some(stored.modified.into()),
+            storage_class: stored.class.clone().map(ObjectStorageClass::from),
             ..Object::default()
         });
         let contents: Vec<Object> = contents.collect();

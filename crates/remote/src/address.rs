@@ -172,11 +172,23 @@ impl Address {
         self.storage_class.as_deref()
     }
 
+    /// Returns the same, if its objects can't be read before they are [thawed](ibid_storage::Archives).
+    ///
+    /// ```
+    /// let address: ibid_remote::Address = "s3://backups?storage-class=DEEP_ARCHIVE".parse()?;
+    /// assert_eq!(address.archive_class(), Some("DEEP_ARCHIVE"));
+    /// # Ok::<(), ibid_remote::AddressError>(())
+    /// ```
+    #[must_use]
+    pub fn archive_class(&self) -> Option<&str> {
+        self.storage_class().filter(|class| is_archive(self.service, class))
+    }
+
     /// Sets the class of storage of [data](ibid_storage::Storage::put_data), if the address names none: what the
-    /// service calls it, such as `STANDARD_IA` or `GLACIER_IR`, or in Azure the access tier.
+    /// service calls it, such as `STANDARD_IA`, `GLACIER_IR` or `DEEP_ARCHIVE`, or in Azure the access tier.
     ///
     /// # Errors
-    /// If it is no name of a class, or one of an archive, whose objects can't be read at once.
+    /// If it is no name of a class, or that of Azure's archive, which this program can't thaw.
     pub fn or_storage_class(mut self, class: Option<&str>) -> Result<Self, AddressError> {
         if let (None, Some(class)) = (&self.storage_class, class) {
             self.storage_class = Some(checked_class(self.service, class)?);
@@ -217,22 +229,35 @@ fn service_of(text: &str) -> Option<(Service, &str)> {
     })
 }
 
-/// Classes whose objects must be brought back before they are read.
+/// Classes whose objects must be thawed before they are read.
 const ARCHIVES: [(Service, &str); 3] = [
     (Service::S3, "GLACIER"),
     (Service::S3, "DEEP_ARCHIVE"),
     (Service::Azure, "ARCHIVE"),
 ];
 
+/// Returns whether objects of a class must be thawed before they are read.
+pub(crate) fn is_archive(service: Service, class: &str) -> bool {
+    let is_it = |(of, name): &(Service, &str)| *of == service && name.eq_ignore_ascii_case(class);
+    ARCHIVES.iter().any(is_it)
+}
+
 fn checked_class(service: Service, text: &str) -> Result<String, AddressError> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     let is_class = !text.is_empty() && text.len() <= 32 && text.bytes().all(is_name);
-    let is_archive = |(of, name): &(Service, &str)| *of == service && name.eq_ignore_ascii_case(text);
-    match is_class && !ARCHIVES.iter().any(is_archive) {
+    // S3 knows its classes by these letters alone, and what goes into an archive must be known here.
+    let is_spelt =
+        service != Service::S3 || !is_archive(service, text) || text.bytes().all(|byte| !byte.is_ascii_lowercase());
+    let can_thaw = service == Service::S3 || !is_archive(service, text);
+    match is_class && is_spelt && can_thaw {
         true => Ok(text.to_owned()),
         false => Err(AddressError::Value {
             option: "storage-class",
-            expected: "a class whose objects can be read at once, such as STANDARD_IA or GLACIER_IR",
+            expected: match service {
+                Service::S3 => "a class of the service, in capitals, such as STANDARD_IA, GLACIER_IR or DEEP_ARCHIVE",
+                Service::Google => "a class of the service, such as NEARLINE or ARCHIVE",
+                Service::Azure => "a tier whose objects can be read at once, such as Cool or Cold",
+            },
             found: text.to_owned(),
         }),
     }

@@ -3,6 +3,7 @@
 use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
 
 use crate::ObjectStorage;
+use crate::s3::NO_CAPACITY;
 use crate::wire::{Call, Met, innermost};
 
 impl ObjectStorage {
@@ -45,10 +46,15 @@ impl ObjectStorage {
                     (_, "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity") | (507, _) => {
                         ErrorKind::NoSpace
                     }
-                    (_, "InvalidObjectState") => {
-                        let found = "the object is in an archive, and can't be read before it was restored there: do \
-                                     that with the tools of the service, and run this again";
-                        return (ErrorKind::Io, found.to_owned());
+                    // S3's, then Azure's.
+                    (_, "InvalidObjectState" | "BlobArchived") => {
+                        let found = "the object is in an archive of the service, and is not thawed";
+                        return (ErrorKind::Archived, found.to_owned());
+                    }
+                    (_, "RestoreAlreadyInProgress") => ErrorKind::AlreadyExists,
+                    (_, NO_CAPACITY) => {
+                        let found = "the service has no capacity to thaw in minutes now: standard takes hours";
+                        return (ErrorKind::Unsupported, found.to_owned());
                     }
                     (400, "InvalidRequest") if message.contains("Object Lock") => {
                         let found = format!(

@@ -38,6 +38,6 @@ pub use address::{Address, AddressError, Addressing, Service};
 pub use objects::ObjectStorage;
 pub use open::open;
 pub use options::{Credentials, Options};
-pub use prices::Prices;
+pub use prices::{Prices, ThawPrice, thaw_hours};
 pub use requests::Requests;
 pub use s3::PastStorage;

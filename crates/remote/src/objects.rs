@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use ibid_storage::{Error, ErrorKind, Locks, Name, Operation, Storage};
+use ibid_storage::{Archives, Error, ErrorKind, Locks, Name, Operation, Storage};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
@@ -435,6 +435,10 @@ impl Storage for ObjectStorage {
     }
 
     fn locks(&self) -> Option<&dyn Locks> {
+        self.bucket.is_some().then_some(self)
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
         self.bucket.is_some().then_some(self)
     }
 

@@ -1,5 +1,7 @@
 //! What services charge for requests and for what they send.
 
+use ibid_storage::{Thaw, ThawTier};
+
 use crate::{Address, Requests, Service};
 
 /// What a service charges, in its currency. What it charges for keeping objects is not in it, and neither are free
@@ -40,7 +42,72 @@ pub struct Prices {
     pub received: f64,
     /// Bytes of a gigabyte.
     pub gigabyte: u64,
+    /// A gigabyte in the usual class for a month: copies of what is thawed are there.
+    pub stored: f64,
+    /// What it costs to thaw objects of archive classes. What is not in it is not known.
+    pub thaw: Vec<ThawPrice>,
 }
+
+/// What it costs to thaw objects of a class in a tier.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ThawPrice {
+    /// The class, as the service calls it.
+    pub class: String,
+    /// How fast.
+    pub tier: ThawTier,
+    /// 1000 objects.
+    pub requests: f64,
+    /// A gigabyte.
+    pub gigabyte: f64,
+}
+
+impl ThawPrice {
+    /// Returns a price: for 1000 objects, and for a gigabyte.
+    #[must_use]
+    pub fn new(class: impl Into<String>, tier: ThawTier, requests: f64, gigabyte: f64) -> ThawPrice {
+        ThawPrice {
+            class: class.into(),
+            tier,
+            requests,
+            gigabyte,
+        }
+    }
+}
+
+/// Returns in how many hours, at most and as a rule, Amazon thaws objects of a class; `None` if it does not in this
+/// tier.
+///
+/// ```
+/// use ibid_storage::ThawTier;
+/// assert_eq!(ibid_remote::thaw_hours("DEEP_ARCHIVE", ThawTier::Bulk), Some(48.0));
+/// assert_eq!(ibid_remote::thaw_hours("DEEP_ARCHIVE", ThawTier::Expedited), None);
+/// ```
+#[must_use]
+pub fn thaw_hours(class: &str, tier: ThawTier) -> Option<f64> {
+    match (class, tier) {
+        ("GLACIER", ThawTier::Bulk) => Some(12.0),
+        ("GLACIER", ThawTier::Standard) => Some(5.0),
+        ("GLACIER", ThawTier::Expedited) => Some(0.1),
+        ("DEEP_ARCHIVE", ThawTier::Bulk) => Some(48.0),
+        ("DEEP_ARCHIVE", ThawTier::Standard) => Some(12.0),
+        _ => None,
+    }
+}
+
+/// A month, days.
+const MONTH: f64 = 30.0;
+/// What a thawed copy of Amazon's is kept as, a gigabyte for a month.
+const AMAZON_STORED: f64 = 0.023;
+/// What Amazon charges for 1000 objects, and for a gigabyte. It was found where it explains its bills, and for the
+/// class `DEEP_ARCHIVE` where others repeat its list.
+const AMAZON_THAW: [(&str, ThawTier, f64, f64); 5] = [
+    ("GLACIER", ThawTier::Bulk, 0.025, 0.0),
+    ("GLACIER", ThawTier::Standard, 0.05, 0.01),
+    ("GLACIER", ThawTier::Expedited, 10.0, 0.03),
+    ("DEEP_ARCHIVE", ThawTier::Bulk, 0.025, 0.0025),
+    ("DEEP_ARCHIVE", ThawTier::Standard, 0.10, 0.02),
+];
 
 /// Prices in dollars: for a thousand puts, gets, heads, lists and deletes, then for a gigabyte received.
 struct Known {
@@ -120,6 +187,7 @@ const KNOWN: [Known; 6] = [
 impl Known {
     fn prices(&self) -> Prices {
         let [put, get, head, list, delete] = self.requests;
+        let is_amazon = self.name.starts_with("Amazon");
         Prices {
             name: self.name.to_owned(),
             date: self.date.to_owned(),
@@ -133,6 +201,13 @@ impl Known {
             sent: 0.0,
             received: self.received,
             gigabyte: self.gigabyte,
+            stored: if is_amazon { AMAZON_STORED } else { 0.0 },
+            thaw: match is_amazon {
+                true => AMAZON_THAW
+                    .map(|(class, tier, requests, gigabyte)| ThawPrice::new(class, tier, requests, gigabyte))
+                    .to_vec(),
+                false => Vec::new(),
+            },
         }
     }
 }
@@ -153,6 +228,8 @@ impl Default for Prices {
             sent: 0.0,
             received: 0.0,
             gigabyte: GB,
+            stored: 0.0,
+            thaw: Vec::new(),
         }
     }
 }
@@ -179,6 +256,27 @@ impl Prices {
     #[must_use]
     pub fn known() -> Vec<Prices> {
         KNOWN.iter().map(Known::prices).collect()
+    }
+
+    /// Returns what it costs to thaw so many objects of a class, of so many bytes, and to have their copies for the
+    /// days; `None` if that is not known.
+    ///
+    /// ```
+    /// use ibid_remote::Prices;
+    /// use ibid_storage::{Thaw, ThawTier};
+    /// let prices = Prices::of(&"s3://backups".parse()?, None).expect("Amazon's are known");
+    /// let thaw = Thaw::new(30, ThawTier::Bulk).expect("within the limits");
+    /// let cost = prices.thaw("DEEP_ARCHIVE", 1000, 10_000_000_000, thaw).expect("as well");
+    /// assert!((cost - (0.025 + 10.0 * 0.0025 + 10.0 * 0.023)).abs() < 1e-9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn thaw(&self, class: &str, objects: u64, bytes: u64, thaw: Thaw) -> Option<f64> {
+        let is_it = |price: &&ThawPrice| price.class == class && price.tier == thaw.tier();
+        let price = self.thaw.iter().find(is_it)?;
+        let gigabytes = bytes as f64 / self.gigabyte.max(1) as f64;
+        let copies = gigabytes * self.stored * f64::from(thaw.days()) / MONTH;
+        Some(objects as f64 / 1000.0 * price.requests + gigabytes * price.gigabyte + copies)
     }
 
     /// Returns what these requests cost.

@@ -20,6 +20,8 @@ pub struct Requests {
     pub list: u64,
     /// Requests to delete objects. One may be about many.
     pub delete: u64,
+    /// Objects that the service was asked to thaw.
+    pub thaw: u64,
     /// Other requests, as for credentials.
     pub other: u64,
     /// How many of all these were tried again, because there was no answer or one that asked for it.
@@ -34,7 +36,7 @@ impl Requests {
     /// Returns how many requests there were.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.put + self.get + self.head + self.list + self.delete + self.other
+        self.put + self.get + self.head + self.list + self.delete + self.thaw + self.other
     }
 
     /// Returns these and others together.
@@ -46,6 +48,7 @@ impl Requests {
             head: self.head + others.head,
             list: self.list + others.list,
             delete: self.delete + others.delete,
+            thaw: self.thaw + others.thaw,
             other: self.other + others.other,
             again: self.again + others.again,
             sent_bytes: self.sent_bytes + others.sent_bytes,
@@ -62,6 +65,7 @@ pub(crate) enum Kind {
     Head,
     List,
     Delete,
+    Thaw,
     Other,
 }
 
@@ -81,6 +85,7 @@ impl Kind {
             Method::DELETE => Kind::Delete,
             // Of several objects: Azure's and S3's.
             Method::POST if has("comp=batch") || has("delete") => Kind::Delete,
+            Method::POST if has("restore") => Kind::Thaw,
             _ => Kind::Other,
         }
     }
@@ -89,7 +94,7 @@ impl Kind {
 /// The numbers behind [`Requests`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    by_kind: [AtomicU64; 6],
+    by_kind: [AtomicU64; 7],
     again: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
@@ -114,6 +119,7 @@ impl Counters {
             head: of(Kind::Head),
             list: of(Kind::List),
             delete: of(Kind::Delete),
+            thaw: of(Kind::Thaw),
             other: of(Kind::Other),
             again: self.again.load(Relaxed),
             sent_bytes: self.sent.load(Relaxed),

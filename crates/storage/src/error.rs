@@ -56,6 +56,9 @@ pub enum ErrorKind {
     /// The storage does not support the operation, for example publish a file without overwriting
     /// another.
     Unsupported,
+    /// The object is whole, and in an archive: it can't be read before it is
+    /// [thawed](crate::Storage::archives).
+    Archived,
     /// The device or the operating system failed otherwise; see the source.
     Io,
 }
@@ -84,6 +87,8 @@ pub enum Operation {
     Open,
     /// [`Local::sweep`](crate::Local::sweep)
     Sweep,
+    /// [`Archives::thaw`](crate::Archives::thaw)
+    Thaw,
 }
 
 impl Error {
@@ -232,6 +237,7 @@ impl Operation {
             Self::Create => "create",
             Self::Open => "open",
             Self::Sweep => "clear unfinished files",
+            Self::Thaw => "thaw",
         }
     }
 
@@ -257,6 +263,7 @@ impl Inner {
             (ErrorKind::NotAnObject, _) => "a folder, a symbolic link or the like has this name",
             (ErrorKind::InvalidName, _) => "this cannot be the folder of any object",
             (ErrorKind::Unsupported, _) => "the file system cannot do this safely",
+            (ErrorKind::Archived, _) => "the object is in an archive, and is not thawed",
             (ErrorKind::Io, _) => "the device failed",
         }
     }

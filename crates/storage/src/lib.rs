@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
+mod archive;
 pub mod conformance;
 pub mod disk;
 mod error;
@@ -51,6 +52,7 @@ mod name;
 pub mod probe;
 mod storage;
 
+pub use archive::{ArchiveState, Archives, Thaw, ThawTier};
 pub use error::{Error, ErrorKind, Operation};
 pub use local::{Local, SWEEP_AGE, Swept};
 pub use lock::{DueLock, Lock, LockMode, Locks};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind, Locks, Name};
+use crate::{Archives, Error, ErrorKind, Locks, Name};
 
 /// A storage of objects: named sequences of bytes that are written once, read, and deleted.
 ///
@@ -38,7 +38,8 @@ pub trait Storage: Send + Sync {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 
     /// Stores a new object that is seldom read and mostly large, as [`put`](Storage::put). A storage may keep it where
-    /// that costs less, as long as it can be read at once. By default it is as any other.
+    /// that costs less, and even where it must be [thawed](Storage::archives) before it can be read. By default it is
+    /// as any other.
     ///
     /// # Errors
     /// As [`put`](Storage::put).
@@ -169,6 +170,11 @@ pub trait Storage: Send + Sync {
         None
     }
 
+    /// Returns what thaws objects, if some may be kept where they can't be read at once. By default none are.
+    fn archives(&self) -> Option<&dyn Archives> {
+        None
+    }
+
     /// Returns the name of this storage for messages: `folder /srv/backup`.
     fn location(&self) -> String;
 
@@ -237,6 +243,9 @@ macro_rules! forward {
             }
             fn locks(&self) -> Option<&dyn Locks> {
                 (**self).locks()
+            }
+            fn archives(&self) -> Option<&dyn Archives> {
+                (**self).archives()
             }
         }
     )*};

@@ -148,19 +148,6 @@ fn only_packs_with_data_are_in_another_class_of_storage() {
         "trees are as any object: {others:?}"
     );
     remote.restores("latest", "tree");
-    let refused = remote.run(&["backup", "tree", "--storage-class", "GLACIER"]);
-    assert!(
-        refused.code == 2 && refused.err.contains("can be read at once"),
-        "{refused:?}"
-    );
-    // A rule of the bucket has moved the pack to an archive.
-    remote.server.set_storage_class("bucket", &data[0], "GLACIER");
-    let _ = std::fs::remove_dir_all(remote.home.path("out"));
-    let archived = remote.run(&["restore", "latest", "out"]);
-    assert!(
-        archived.code == 3 && archived.err.contains("is in an archive"),
-        "{archived:?}"
-    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::ObjectStorage;
 
 const DAY: i64 = 24 * 60 * 60;
 /// Requests that are sent at once.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 const MODE_HEADER: &str = "x-amz-object-lock-mode";
 const UNTIL_HEADER: &str = "x-amz-object-lock-retain-until-date";
 
@@ -96,7 +96,7 @@ impl ObjectStorage {
     }
 
     /// Asks for what is known of an object; `None` if it is not there.
-    async fn look(&self, bucket: &Bucket, name: &Name) -> Result<Option<Answer>, Error> {
+    pub(super) async fn look(&self, bucket: &Bucket, name: &Name) -> Result<Option<Answer>, Error> {
         let asked = Asked {
             operation: Operation::Size,
             name: Some(name),

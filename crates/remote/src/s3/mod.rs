@@ -1,5 +1,6 @@
-//! What only S3 has, and the library that speaks to it has not: locks and versions of objects.
+//! What only S3 has, and the library that speaks to it has not: locks and versions of objects, and archives.
 
+mod archives;
 mod locks;
 mod past;
 mod request;
@@ -10,6 +11,7 @@ use object_store::{ClientOptions, HeaderMap, RetryConfig};
 
 pub(crate) use locks::Locking;
 pub use past::PastStorage;
+pub(crate) use request::NO_CAPACITY;
 
 use crate::Address;
 use crate::address::Addressing;

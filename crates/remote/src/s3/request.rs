@@ -21,6 +21,9 @@ use crate::wire::{CALL, Call, Met};
 /// The longest answer, bytes: a page of a list has less than one MiB.
 const ANSWER_MAX: usize = 16 << 20;
 
+/// What Amazon answers where it can't thaw in minutes now.
+pub(crate) const NO_CAPACITY: &str = "GlacierExpeditedRetrievalNotAvailable";
+
 /// A request about an object, or about the bucket if the path is empty.
 pub(super) struct Asked<'a> {
     pub(super) operation: Operation,
@@ -107,6 +110,8 @@ impl ObjectStorage {
                 Err(error) => (String::new(), Some(error)),
             };
             let passes = match call.last() {
+                // It takes hours until there is capacity again.
+                Some(Met::Status(503)) if text.contains(NO_CAPACITY) => false,
                 Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => true,
                 Some(Met::Nothing { hopeless, .. }) => !hopeless,
                 _ => false,

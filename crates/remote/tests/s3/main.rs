@@ -1,5 +1,6 @@
 //! The storage over a server that speaks S3, with what goes wrong on the way.
 
+mod archives;
 mod faults;
 mod locks;
 mod promises;

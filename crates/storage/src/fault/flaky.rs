@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, Name, Operation, Storage};
+use crate::{Archives, Error, ErrorKind, Name, Operation, Storage};
 
 /// Wraps a storage: fails chosen calls, shows chosen objects damaged, delays, and counts.
 ///
@@ -256,7 +256,9 @@ impl Counts {
             Operation::Delete => &mut self.delete,
             Operation::Settle => &mut self.settle,
             // The others are not calls of the trait; `list` is the nearest one.
-            Operation::List | Operation::Create | Operation::Open | Operation::Sweep => &mut self.list,
+            Operation::List | Operation::Create | Operation::Open | Operation::Sweep | Operation::Thaw => {
+                &mut self.list
+            }
         }
     }
 }
@@ -343,6 +345,10 @@ impl<S: Storage> Storage for Flaky<S> {
 
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.call(Operation::Delete, Some(name), || self.inner.delete(name))
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.inner.archives()
     }
 
     fn location(&self) -> String {
