@@ -64,6 +64,18 @@ pub enum Error {
         /// Address of the storage.
         location: String,
     },
+    /// Data that is needed is in packs that the storage keeps in an archive, and that are not thawed. Nothing was
+    /// written.
+    #[error("{} in an archive, and not thawed", needed_text(*packs, *bytes))]
+    Archived {
+        /// How many packs.
+        packs: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A writer was to store in an archive class, or the files of one are in it: a prune could not verify them.
+    #[error("what a writer stores must be read to be verified, so it can't be kept in an archive")]
+    WriterArchives,
     /// A file of the repository is damaged: it can't be decrypted or parsed.
     #[error("{object} is damaged or was tampered with{}", beyond_its_place(source))]
     Damaged {
@@ -565,6 +577,19 @@ fn writers_text(wanted: &str, matches: usize) -> String {
     }
 }
 
+fn needed_text(packs: u64, bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    let size = match bytes >> 20 {
+        0 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        1..1024 => format!("{mebibytes:.1} MiB"),
+        _ => format!("{:.1} GiB", mebibytes / 1024.0),
+    };
+    match packs {
+        1 => format!("a pack that is needed ({size}) is"),
+        packs => format!("{packs} packs that are needed ({size}) are"),
+    }
+}
+
 /// Returns a phrase that counts the key slots that could not be tried.
 fn also(untried: &Option<Box<Error>>) -> String {
     untried
@@ -612,6 +637,7 @@ impl Error {
                     | ErrorKind::Io
                     | ErrorKind::PermissionDenied
                     | ErrorKind::NotAnObject
+                    | ErrorKind::Archived
             ),
             // A base whose pack is gone, or can't be opened, is a fault as the pack itself is.
             Error::BaseUnreadable {
@@ -619,6 +645,20 @@ impl Error {
                 ..
             } => error.is_fault(),
             error => error.is_damage(),
+        }
+    }
+
+    /// Returns whether what could not be read is whole, and in an archive: the storage must
+    /// [thaw](crate::Repository::thaw) it first.
+    pub fn is_archived(&self) -> bool {
+        match self {
+            Error::Storage(error) => error.kind() == ibid_storage::ErrorKind::Archived,
+            Error::BaseUnreadable {
+                fault: BaseFault::Unreadable { error, .. },
+                ..
+            } => error.is_archived(),
+            Error::NeedsUnknown { source, .. } => source.is_archived(),
+            error => matches!(error, Error::Archived { .. }),
         }
     }
 

@@ -108,13 +108,21 @@ impl Files {
     }
 
     /// Stores a pack. One with data may be kept where that costs less.
-    pub(crate) fn put_pack(&self, kind: PackKind, id: FileId, bytes: &[u8]) -> Result<()> {
-        let name = name_in(folder::PACKS, id);
-        match kind {
-            PackKind::Metadata => self.storage.put(&name, &[bytes])?,
-            PackKind::Data => self.storage.put_data(&name, &[bytes])?,
+    pub(crate) fn put_pack(&self, pack: &PackSummary, bytes: &[u8]) -> Result<()> {
+        let name = name_in(folder::PACKS, pack.id);
+        // What deltas are encoded against is in the directory of their pack, which must be read to free anything.
+        let has_deltas = || pack.frames.iter().any(|frame| frame.depth > 0);
+        match pack.kind {
+            PackKind::Data if !(self.archives_data() && has_deltas()) => self.storage.put_data(&name, &[bytes])?,
+            PackKind::Data | PackKind::Metadata => self.storage.put(&name, &[bytes])?,
         }
         Ok(())
+    }
+
+    /// Returns whether packs of data go where they can't be read at once.
+    pub(crate) fn archives_data(&self) -> bool {
+        let archives = self.storage.archives();
+        archives.is_some_and(|archives| archives.class_of_data().is_some())
     }
 
     /// Keeps a pack that was just stored.

@@ -25,6 +25,7 @@
 #![warn(clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod archive;
+mod archives;
 mod budget;
 mod cache;
 mod changed_blocks;
@@ -74,6 +75,7 @@ mod writers;
 pub const CAN_BE_SIMULATED: bool = cfg!(feature = "simulation");
 
 pub use archive::{ArchiveFormat, ArchiveSummary};
+pub use archives::ArchivedPacks;
 pub use budget::{MEMORY_DEFAULT, MEMORY_MIN};
 pub use cache::{CacheStats, Rates};
 pub use changed_blocks::{ChangedBlocks, ChangedBlocksError};

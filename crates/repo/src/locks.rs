@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ibid_storage::{Error as StorageError, ErrorKind, Lock, Locks, Name, Operation, Storage};
+use ibid_storage::{Archives, Error as StorageError, ErrorKind, Lock, Locks, Name, Operation, Storage};
 
 use crate::layout::{folder, is_kept};
 use crate::prune::PruneState;
@@ -98,6 +98,10 @@ impl Storage for Lockless {
 
     fn is_append_only(&self) -> bool {
         self.storage.is_append_only()
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.storage.archives()
     }
 
     fn location(&self) -> String {

@@ -1,7 +1,7 @@
 //! State of one check, shared by its threads.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard};
 
@@ -21,6 +21,8 @@ pub(super) struct Checking<'a> {
     /// Reads frames that may be bases of others.
     pub(super) reader: ChunkReader<'a>,
     pub(super) monitor: &'a Monitor,
+    /// Packs that are not read, because they are in an archive.
+    pub(super) archived: HashSet<FileId>,
     pub(super) scratch: Scratch,
     /// Bytes of frames read from packs.
     pub(super) bytes_read: AtomicU64,

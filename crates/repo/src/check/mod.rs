@@ -11,11 +11,13 @@ mod report;
 mod trees;
 mod unfinished;
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use checking::Checking;
 use ibid_format::FileId;
+use ibid_storage::{ArchiveState, Name};
 pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 
 use crate::index::Run;
@@ -24,6 +26,18 @@ use crate::similar::SketchRun;
 use crate::{Repository, Result};
 
 impl Repository {
+    /// Returns the packs in an archive, without those that are thawed if these are to be `read`.
+    fn packs_not_read(&self, read: bool) -> Result<HashSet<FileId>> {
+        let mut archived: Vec<FileId> = self.archived_packs()?.into_keys().collect();
+        if read && let Some(archives) = self.files.storage.archives() {
+            archived.sort_unstable();
+            let names: Vec<Name> = archived.iter().map(|id| name_in(folder::PACKS, *id)).collect();
+            let mut states = archives.states(&names)?.into_iter();
+            archived.retain(|_| !matches!(states.next(), Some(ArchiveState::Readable(_) | ArchiveState::Gone)));
+        }
+        Ok(archived.into_iter().collect())
+    }
+
     /// Checks the repository.
     ///
     /// # Errors
@@ -39,7 +53,9 @@ impl Repository {
         let mut voids = 0;
         let snapshots = uncached.snapshots_and_voids(|id, error| unreadable.push((id, error)), &mut voids)?;
         let loaded = uncached.loaded()?;
+        let archived = uncached.packs_not_read(read != ReadData::No)?;
         let checking = Checking {
+            archived,
             repository: &uncached,
             loaded: &loaded,
             reader: uncached.bulk_reader_ahead(&loaded),
@@ -73,6 +89,18 @@ impl Repository {
                 index_files.iter().for_each(|id| copies.remove(folder::INDEX, *id));
                 sketches.iter().for_each(|id| copies.remove(folder::SKETCHES, *id));
             }
+        }
+        for &id in &loaded.archived {
+            let problem = "in an archive, and in no index file: a backup that was killed may have left it. What is in \
+                           it is known once it is thawed";
+            checking
+                .notes
+                .lock()
+                .expect("no holder of this lock panics")
+                .push(Fault {
+                    object: name_in(folder::PACKS, id).to_string(),
+                    problem: problem.to_owned(),
+                });
         }
         checking.packs(read, &mut report)?;
         let mut lacking_bases = checking.causes()?;

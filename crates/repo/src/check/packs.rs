@@ -19,7 +19,12 @@ impl Checking<'_> {
     pub(super) fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
         let packs: Vec<(u32, Pack)> = self.loaded.index.packs().collect();
         let counters = &self.monitor.counters;
-        let chosen = choose(&packs, self.loaded.index.pack_count(), read);
+        let mut chosen = choose(&packs, self.loaded.index.pack_count(), read);
+        for (number, pack) in packs.iter().filter(|(_, pack)| self.archived.contains(&pack.id)) {
+            chosen[*number as usize] = false;
+            report.archived.packs += 1;
+            report.archived.bytes += pack.size;
+        }
         let total = packs
             .iter()
             .filter(|(number, _)| chosen[*number as usize])
@@ -61,6 +66,9 @@ impl Checking<'_> {
 
     /// Checks a pack's directory, and its first bytes if it is to be read.
     fn pack(&self, number: u32, pack: &Pack, read: bool, plan: Option<&Mutex<Plan>>) -> Result<()> {
+        if self.archived.contains(&pack.id) {
+            return Ok(());
+        }
         let (first, frames) = self.frames_of(number);
         let object = name_in(folder::PACKS, pack.id).to_string();
         if self.loaded.index.cut_to(number).is_some() {

@@ -59,6 +59,9 @@ pub struct CheckReport {
     pub bytes_read: u64,
     /// Bytes of all packs.
     pub pack_bytes: u64,
+    /// Packs that were not looked into, because they are in an archive; with data read, those that are not thawed. That
+    /// they are there, in their size, was checked. It is no fault.
+    pub archived: PackBytes,
     /// Faults found, at most [`FAULTS_MAX`] of each kind of file.
     pub faults: Vec<Fault>,
     /// Number of faults.

@@ -215,6 +215,11 @@ impl Dependencies {
                 let frames: Vec<Frame> = range.clone().map(|number| index.frame(number)).collect();
                 let summary = match summary {
                     Ok(summary) => summary,
+                    Err(error) if error.is_archived() => {
+                        // It is whole: there is nothing to tell.
+                        frames.iter().for_each(|frame| reading.unread(frame.depth));
+                        return Ok(());
+                    }
                     Err(error) if error.is_fault() => return reading.add_from_frames(scratch, loaded, pack, range),
                     Err(error) => return Err(error),
                 };

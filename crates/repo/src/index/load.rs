@@ -167,6 +167,7 @@ impl LoadedIndex {
                 returned: Vec::new(),
                 longer: unlisted.longer,
                 damaged: std::mem::take(&mut sources.damaged),
+                archived: Vec::new(),
                 index_files: std::mem::take(&mut sources.listed),
                 trusted,
                 untrusted: std::mem::take(&mut sources.untrusted),
@@ -183,12 +184,12 @@ impl LoadedIndex {
                 note_damage(&mut loading.loaded.damaged, name_in(folder::INDEX, id), error, &scratch)?;
             }
         }
-        let unlisted_are_many = unlisted.are_in_run;
+        let (unlisted_are_many, archived) = (unlisted.are_in_run, unlisted.archived);
         let mut unlisted = if unlisted_are_many { Vec::new() } else { stored.unlisted };
         if reads_packs {
             unlisted.extend(loading.packs_of_ignored_files());
         }
-        loading.unlisted_packs(&unlisted, &scratch)?;
+        loading.unlisted_packs(&unlisted, archived, &scratch)?;
         loading.leave_out(&condemned);
         loading.loaded.doubt(files, monitor)?;
         loading.lose_suspects();
@@ -566,6 +567,8 @@ struct Unlisted {
     longer: Vec<LongerPack>,
     /// Whether they are in a run now, those that can be read.
     are_in_run: bool,
+    /// Packs that can't be read, because they are in an archive.
+    archived: Vec<(FileId, u64)>,
 }
 
 impl Unlisted {
@@ -589,6 +592,7 @@ impl Unlisted {
                     self.packs.push((id, summary.size));
                     self.longer.extend(LongerPack::of(&summary, size));
                 }
+                Err(error) if error.is_archived() => self.archived.push((id, size)),
                 Err(error) => note_damage(&mut sources.damaged, name_in(folder::PACKS, id), error, scratch)?,
             }
         }
@@ -729,8 +733,14 @@ impl Loading {
         (number, self.loaded.index.add_pack(pack, frames))
     }
 
-    /// Adds packs that no index file lists, from their own directories.
-    fn unlisted_packs(&mut self, unlisted: &[(FileId, u64)], scratch: &Scratch) -> Result<()> {
+    /// Adds packs that no index file lists, from their own directories. Those that are `archived` can't be read, and
+    /// neither may others.
+    fn unlisted_packs(
+        &mut self,
+        unlisted: &[(FileId, u64)],
+        mut archived: Vec<(FileId, u64)>,
+        scratch: &Scratch,
+    ) -> Result<()> {
         for &(id, size) in unlisted {
             scratch.monitor.check_cancelled()?;
             match scratch.files.find_directory(id, size) {
@@ -739,11 +749,48 @@ impl Loading {
                     self.loaded.unlisted.push((id, summary.size));
                     self.loaded.longer.extend(LongerPack::of(&summary, size));
                 }
+                Err(error) if error.is_archived() => archived.push((id, size)),
                 Err(error) => {
                     note_damage(&mut self.loaded.damaged, name_in(folder::PACKS, id), error, scratch)?;
                 }
             }
         }
+        match archived.is_empty() {
+            true => Ok(()),
+            false => self.archived_packs(archived.into_iter().collect(), scratch),
+        }
+    }
+
+    /// Adds packs whose own directories can't be read as index files have them that are not trusted. These may list
+    /// frames that lack their bases; those that have none lack nothing.
+    fn archived_packs(&mut self, mut packs: HashMap<FileId, u64>, scratch: &Scratch) -> Result<()> {
+        for id in self.loaded.untrusted.clone() {
+            let file = match scratch.files.read_index(id) {
+                Ok(file) if scratch.files.believes_index(id) => file,
+                Ok(_) => continue,
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            // Where frames of the file are in the index.
+            let mut places: HashMap<u32, u32> = HashMap::new();
+            for (listed, range) in file.packs_with_frames() {
+                let frames: Vec<_> = range.clone().filter_map(|number| file.frame(number)).collect();
+                let is_it = packs.get(&listed.id) == Some(&listed.size);
+                if is_it && frames.iter().all(|frame| frame.depth == 0) {
+                    packs.remove(&listed.id);
+                    let (_, start) = self.add_pack(listed.id, listed.kind, listed.size, &frames);
+                    places.extend(range.zip(start..));
+                }
+            }
+            for entry in file.entries() {
+                if let Some(&frame) = places.get(&entry.frame) {
+                    let slot = entry.slot;
+                    self.loaded.index.insert_stored(&entry.id, Place { frame, slot })?;
+                }
+            }
+        }
+        self.loaded.archived.extend(packs.into_keys());
+        self.loaded.archived.sort_unstable();
         Ok(())
     }
 

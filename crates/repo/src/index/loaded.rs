@@ -27,6 +27,8 @@ pub(crate) struct LoadedIndex {
     pub(crate) longer: Vec<LongerPack>,
     /// Unreadable index files, and packs with an unreadable directory.
     pub(crate) damaged: Vec<DamagedFile>,
+    /// Packs in an archive of which nothing is known: no index file lists them, and they can't be read.
+    pub(crate) archived: Vec<FileId>,
     /// All index files, with their sizes in bytes.
     pub(crate) index_files: Vec<(FileId, u64)>,
     /// The state of pruners.
@@ -201,14 +203,14 @@ impl LoadedIndex {
     /// Returns the damaged index files that no pack needs any more once the unlisted ones are listed: not
     /// those that a reader could not get, and none as long as some pack can't say itself what is in it.
     pub(crate) fn replaceable_index_files(&self) -> impl Iterator<Item = &Name> {
-        let all_say = !self.damaged.iter().any(DamagedFile::is_pack);
+        let all_say = self.archived.is_empty() && !self.damaged.iter().any(DamagedFile::is_pack);
         let files = self.damaged.iter().filter(move |file| all_say && file.is_of_content);
         files.map(|file| &file.name)
     }
 
     /// Returns whether packs are missing.
     pub(super) fn lacks_packs(&self) -> bool {
-        !self.missing.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
+        !self.missing.is_empty() || !self.archived.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
     }
 
     /// Returns whether packs are missing, or were, so that frames may lack their bases.

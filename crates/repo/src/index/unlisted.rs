@@ -11,6 +11,9 @@ use crate::{Error, Monitor, Result};
 /// Maximum number of stored chunks that no index file lists. It bounds memory; after a crash, the directories of
 /// unlisted packs are read.
 const CHUNKS_MAX: usize = 200_000;
+/// The same, packs, where these can't be read after a crash: what is left in none is stored again, and is paid for as
+/// long as the storage keeps it.
+const PACKS_MAX_ARCHIVED: usize = 16;
 /// Memory budget for each of these chunks, bytes: it takes about 150 until its index file is written.
 const BUDGET_A_CHUNK: u64 = 2500;
 
@@ -32,11 +35,11 @@ impl Unlisted {
     }
 
     /// Adds a pack that is durable, and whose frames have their bases. Returns whether there are now so many that
-    /// they must be [listed](Unlisted::list).
-    pub(crate) fn add(&mut self, pack: PackSummary) -> bool {
+    /// they must be [listed](Unlisted::list): fewer if they are `archived`.
+    pub(crate) fn add(&mut self, pack: PackSummary, archived: bool) -> bool {
         self.chunks += chunks_of(&pack);
         self.packs.push(pack);
-        self.chunks >= self.chunks_max
+        self.chunks >= self.chunks_max || archived && self.packs.len() >= PACKS_MAX_ARCHIVED
     }
 
     /// Takes all packs out.

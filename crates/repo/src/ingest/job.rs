@@ -161,7 +161,7 @@ impl<'a> Job<'a> {
     /// Reports a damaged frame, once.
     pub(crate) fn damaged(&self, frame: u32, error: Error) {
         let mut damaged = self.damaged.lock().expect("no holder of this lock panics");
-        if damaged.insert(frame) {
+        if damaged.insert(frame) && !error.is_archived() {
             self.count(|tally| tally.damaged_frames += 1);
             self.monitor.warn(Warning::Repository { error });
         }

@@ -196,6 +196,7 @@ impl Repository {
             return Err(Error::OfWriter { action: "storing" });
         }
         let options = &*self.options_of_writers(options)?;
+        let options = &*self.options_of_archives(options)?;
         let started = clock::instant();
         let paths = recorded_paths(&input);
         let begin = || OpenSession::begin(&self.files, "backup", &options.program, &paths);
@@ -374,6 +375,7 @@ impl Repository {
             is_due,
             ..
         } = derived;
+        let options = &*self.options_of_archives(options)?;
         let listed = Listed::of(&*self.files.storage, &LISTED)?;
         let loaded = self.load_own_index(options, &listed)?;
         self.keep_config_copy(options, &listed)?;
@@ -560,6 +562,21 @@ impl Repository {
                 ..options.clone()
             })),
         }
+    }
+
+    /// Returns the options of a backup whose data goes where it can't be read at once. It stores no deltas: what they
+    /// would be encoded against can't be read, and a prune could not know it.
+    fn options_of_archives<'o>(&self, options: &'o BackupOptions) -> Result<Cow<'o, BackupOptions>> {
+        if !self.files.archives_data() {
+            return Ok(Cow::Borrowed(options));
+        }
+        if self.is_write_only() {
+            return Err(Error::WriterArchives);
+        }
+        Ok(Cow::Owned(BackupOptions {
+            similarity: Similarity::Off,
+            ..options.clone()
+        }))
     }
 
     /// Returns the checkpoints of this host and these paths. A backup goes on without those that can't be read.

@@ -167,7 +167,7 @@ impl Stored {
 
     /// Notes a durable pack, and writes index files if there are many.
     fn add_unlisted(&self, job: &Job<'_>, pack: PackSummary) -> Result<()> {
-        let are_many = self.unlisted().add(pack);
+        let are_many = self.unlisted().add(pack, job.repository.files.archives_data());
         if are_many { self.write_index(job) } else { Ok(()) }
     }
 
@@ -343,10 +343,7 @@ pub(crate) fn upload(job: &Job<'_>, stored: &Stored, packs: &Receiver<Upload>) {
             return;
         }
         if !job.options.dry_run
-            && let Err(error) = job
-                .repository
-                .files
-                .put_pack(due.summary.kind, due.summary.id, &due.bytes)
+            && let Err(error) = job.repository.files.put_pack(&due.summary, &due.bytes)
         {
             stored.fail(error);
             return;

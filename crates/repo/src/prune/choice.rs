@@ -60,6 +60,8 @@ pub(super) struct Choice<'a> {
     loaded: &'a LoadedIndex,
     facts: &'a mut Facts,
     anew: NumberSet,
+    /// Packs that can't be read: they go if nothing of them is kept, and stay otherwise.
+    frozen: &'a NumberSet,
     uses: Vec<Use>,
     goes: NumberSet,
     /// Bytes that must be moved.
@@ -74,6 +76,7 @@ impl<'a> Choice<'a> {
         facts: &'a mut Facts,
         anew: NumberSet,
         adopted: &NumberSet,
+        frozen: &'a NumberSet,
         limits: &Limits,
     ) -> Result<Option<Chosen>> {
         let mut choice = Choice {
@@ -81,6 +84,7 @@ impl<'a> Choice<'a> {
             loaded,
             facts,
             anew,
+            frozen,
             goes: NumberSet::default(),
             moved: 0,
         };
@@ -138,7 +142,9 @@ impl<'a> Choice<'a> {
         let share = |number: u32| self.uses[number as usize].unused_share();
         let packs = self.loaded.index.packs();
         let packs = packs.filter(|(_, pack)| kind.is_none_or(|kind| kind == pack.kind));
-        let packs = packs.map(|(number, _)| number);
+        let packs = packs
+            .map(|(number, _)| number)
+            .filter(|number| !self.frozen.contains(*number));
         let mut packs: Vec<u32> = packs.filter(|number| share(*number) >= UNUSED_SHARE_MIN).collect();
         packs.sort_unstable_by(|a, b| share(*b).total_cmp(&share(*a)).then(a.cmp(b)));
         let is_left = |number: &usize| !self.goes.contains(*number as u32);
@@ -162,7 +168,8 @@ impl<'a> Choice<'a> {
     fn alike(&mut self, repack_max: u64, small_max: u64) {
         let mut tiers: BTreeMap<(PackKind, u32), Vec<u32>> = BTreeMap::new();
         for (number, pack) in self.loaded.index.packs() {
-            if pack.size < small_max && !self.goes.contains(number) && !self.facts.stays(number) {
+            let can_move = !self.facts.stays(number) && !self.frozen.contains(number);
+            if pack.size < small_max && !self.goes.contains(number) && can_move {
                 let tier = pack.size.max(SMALL_MIN).ilog2() / 2;
                 tiers.entry((pack.kind, tier)).or_default().push(number);
             }
@@ -179,11 +186,13 @@ impl<'a> Choice<'a> {
     /// well or, if that were to cost too much, those packs stay. Returns whether none of them had to.
     fn with_dependents(&mut self, repack_max: u64) -> Result<bool> {
         let (before, moved_before) = (self.goes.iter().collect::<Vec<_>>(), self.moved);
-        while let Some((dependents, _)) = self.broken()? {
+        let mut can_move = true;
+        while can_move && let Some((dependents, _)) = self.broken()? {
+            can_move = !dependents.iter().any(|pack| self.frozen.contains(*pack));
             dependents.into_iter().for_each(|pack| self.add(pack));
         }
         let is_more = self.moved > moved_before;
-        if !is_more || self.is_worth_it() && self.moved <= repack_max.max(moved_before) {
+        if can_move && (!is_more || self.is_worth_it() && self.moved <= repack_max.max(moved_before)) {
             return Ok(true);
         }
         let mut goes: HashSet<u32> = before.into_iter().collect();

@@ -87,14 +87,22 @@ impl Repository {
         }
         if rules::holds(Rule::BasesStay) {
             let is_new = |pack: &Pack| Ok(!Known::has_pack(known, pack.id)?);
+            // Of the deepest frame in an archive, whose bases can't be read.
+            let mut unread_depth = 0;
             kept.index.each_directory(&self.files, is_new, |number, _, directory| {
                 self.monitor.check_cancelled()?;
                 match directory {
                     Ok(directory) => search.frames_of(number, &directory),
+                    Err(error) if error.is_archived() => {
+                        let depths = kept.index.frames_of(number).map(|frame| kept.index.frame(frame).depth);
+                        unread_depth = unread_depth.max(depths.max().unwrap_or_default());
+                        Ok(())
+                    }
                     Err(error) if error.is_fault() => Ok(()),
                     Err(error) => Err(error),
                 }
             })?;
+            search.keep_less_deep(unread_depth)?;
         }
         Ok((search.needed, now_known))
     }
@@ -160,6 +168,20 @@ impl Search<'_> {
     fn need_lost(&mut self, id: &ChunkId) -> Result<()> {
         let frames = self.all.index.lost_frames_of(id);
         frames.into_iter().try_for_each(|frame| self.keep(frame))
+    }
+
+    /// Keeps the packs that were to go and have frames which are less deep: any may be a base of what can't be read.
+    fn keep_less_deep(&mut self, depth: u8) -> Result<()> {
+        let all = self.all;
+        for (number, pack) in all.index.packs().filter(|_| depth > 0) {
+            if self.goes.contains(&pack.id) {
+                let mut frames = all.index.frames_of(number);
+                if let Some(frame) = frames.find(|frame| all.index.frame(*frame).depth < depth) {
+                    self.keep(frame)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Keeps a frame of `all` with its pack, and what they are decoded from.

@@ -118,6 +118,9 @@ impl Repository {
     }
 
     fn prune_doubting(&self, options: &PruneOptions) -> Result<PruneSummary> {
+        if self.files.doubts.is_some() && (self.files.archives_data() || !self.archived_packs()?.is_empty()) {
+            return Err(Error::WriterArchives);
+        }
         let mut pruned = self.prune_once(options);
         if let Err(Error::Storage(error)) = &pruned
             && error.kind() == ErrorKind::NoSpace

@@ -95,6 +95,9 @@ pub struct PruneEstimate {
     pub needed: u64,
     /// Bytes of frames that are needed only to decode others.
     pub bases: u64,
+    /// Bytes that no snapshot needs, and that stay because their packs are in an archive, and also have what is needed:
+    /// nothing can be moved out of these.
+    pub archived: u64,
     /// Bytes that no snapshot needs, not even as bases.
     pub unused: u64,
     /// Packs that go as a whole.

@@ -1,5 +1,7 @@
 //! What a prune sets out to do.
 
+use std::collections::HashSet;
+
 use super::choice::{Choice, Limits};
 use super::facts::Facts;
 use super::rules::{self, Rule};
@@ -37,15 +39,20 @@ impl Plan {
         // What no keeper has is only where it does not hold what the writer says.
         estimate.lost_packs += facts.staying().filter(|pack| loaded.is_doubted(*pack)).count() as u64;
         let kept = estimate.needed + estimate.bases;
+        // Nothing is read of a pack in an archive: it goes as a whole, or stays. If there are deltas in one, any less
+        // deep frame elsewhere may be a base of theirs, and stays where it is.
+        let frozen = frozen(repository, loaded)?;
+        let moves = frozen.is_empty() || !facts.waits_for_lost();
+        let repacked = options.max_repack.map_or(u64::MAX, |limit| limit.of(kept));
         let limits = Limits {
             unused: options.max_unused.of(kept),
-            repacked: options.max_repack.map_or(u64::MAX, |limit| limit.of(kept)),
+            repacked: if moves { repacked } else { 0 },
             pack: repository.config.pack_size.into(),
         };
         // What is lost can't be encoded anew, and what is not may be needed to find it again.
         let has_lost = !loaded.missing.is_empty() || facts.waits_for_lost();
-        let may_encode = encodes;
-        let encodes = encodes && !has_lost && rules::holds(Rule::BasesStay);
+        let may_encode = encodes && frozen.is_empty() && !repository.files.archives_data();
+        let encodes = may_encode && !has_lost && rules::holds(Rule::BasesStay);
         let anew = match encodes {
             true => rebase::choose(loaded, &mut facts, limits.repacked)?,
             false => NumberSet::default(),
@@ -55,10 +62,21 @@ impl Plan {
             true => adopted(loaded, &mut facts, limits.repacked)?,
             false => NumberSet::default(),
         };
-        let chosen = match Choice::make(loaded, &mut facts, anew, &adopted, &limits)? {
+        let make = |facts: &mut Facts, anew| Choice::make(loaded, facts, anew, &adopted, &frozen, &limits);
+        let chosen = match make(&mut facts, anew)? {
             Some(chosen) => chosen,
-            None => Choice::make(loaded, &mut facts, NumberSet::default(), &adopted, &limits)?.unwrap_or_default(),
+            None => make(&mut facts, NumberSet::default())?.unwrap_or_default(),
         };
+        let goes: HashSet<u32> = chosen.goes.iter().copied().collect();
+        for pack in frozen.iter().filter(|pack| !goes.contains(pack)) {
+            let unused = loaded
+                .index
+                .frames_of(pack)
+                .filter(|frame| !facts.kept.contains(*frame));
+            estimate.archived += unused
+                .map(|frame| u64::from(loaded.index.frame(frame).sealed))
+                .sum::<u64>();
+        }
         let mut anew = chosen.anew;
         for frame in adopted.iter() {
             anew.insert(frame);
@@ -109,6 +127,19 @@ impl Plan {
     pub(super) fn moves(&self, frame: u32) -> bool {
         self.facts.kept.contains(frame) && !self.anew.contains(frame)
     }
+}
+
+/// Returns the packs that are in an archive.
+fn frozen(repository: &Repository, loaded: &LoadedIndex) -> Result<NumberSet> {
+    let archived = repository.archived_packs()?;
+    let mut frozen = NumberSet::default();
+    if !archived.is_empty() {
+        let packs = loaded.index.packs().filter(|(_, pack)| archived.contains_key(&pack.id));
+        for (number, _) in packs {
+            frozen.insert(number);
+        }
+    }
+    Ok(frozen)
 }
 
 /// Returns the frames of packs that the writer has signed whose chunks are stored again, as a keeper stores them: all

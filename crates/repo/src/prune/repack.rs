@@ -147,7 +147,7 @@ impl Repository {
     pub(super) fn list_whole_packs(&self, loaded: &LoadedIndex) -> Result<()> {
         let (mut unlisted, epoch) = (Unlisted::new(self.memory), loaded.state.number);
         each_unlisted(loaded, &self.files, &self.monitor, |pack| {
-            if unlisted.add(pack) {
+            if unlisted.add(pack, false) {
                 unlisted.list(&self.files, epoch, false)?;
             }
             Ok(())
@@ -287,13 +287,13 @@ impl Moving<'_> {
                 let from = pack.frames.last().map_or(0, |frame| frame.offset + frame.sealed);
                 rehearsal.put_pack(&name, &bytes, from.into());
             }
-            _ => files.put_pack(pack.kind, pack.id, &bytes)?,
+            _ => files.put_pack(&pack, &bytes)?,
         }
         files.keep_pack(pack.kind, pack.id, &bytes);
         self.summary.packs_written += 1;
         self.summary.written += pack.size;
         ProgressCounters::add(&self.repository.monitor.counters.stored, pack.size);
-        if self.unlisted.add(pack) {
+        if self.unlisted.add(pack, false) {
             self.unlisted.list(files, self.epoch, false)?;
         }
         Ok(())

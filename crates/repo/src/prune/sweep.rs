@@ -1,6 +1,8 @@
 //! Deleting doomed packs: index files and sketches are written without them first. Any process may do this at
 //! any time, and several at once.
 
+use std::collections::{HashMap, HashSet};
+
 use ibid_format::sketches::Sketches;
 use ibid_format::{FileId, index as index_file};
 use ibid_storage::ErrorKind;
@@ -54,6 +56,7 @@ impl Repository {
     fn sweep_index(&self, state: &PruneState, summary: &mut PruneSummary) -> Result<()> {
         let bytes_max = (self.memory / 8).min(24 << 20);
         let (mut group, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut present = None;
         for (id, size) in self.files.list(folder::INDEX)? {
             self.monitor.check_cancelled()?;
             let file = match self.files.read_index(id) {
@@ -63,8 +66,13 @@ impl Repository {
                 Err(error) => return Err(error),
             };
             let is_believed = self.files.believes_index(id);
+            let is_old = !state.trusts(id, file.epoch());
+            if is_old && is_believed && self.list_anew(state, id, &file, &mut present)? {
+                summary.files_merged += 1;
+                continue;
+            }
             // A writer that was taken over may say that it has read an entry which is not there yet.
-            if !state.trusts(id, file.epoch()) || !is_believed && file.epoch() > state.number {
+            if is_old || !is_believed && file.epoch() > state.number {
                 self.delete_if_there(&name_in(folder::INDEX, id))?;
                 continue;
             }
@@ -88,6 +96,42 @@ impl Repository {
             self.merge_index(state, &group, &ids, summary)?;
         }
         Ok(())
+    }
+
+    /// Writes an index file anew that is not trusted, if what it lists may be in an archive, where it can't be found by
+    /// its own directory. Returns whether it did: only what has no deltas lacks no bases.
+    fn list_anew(
+        &self,
+        state: &PruneState,
+        id: FileId,
+        file: &index_file::Index,
+        present: &mut Option<HashMap<FileId, u64>>,
+    ) -> Result<bool> {
+        if self.files.storage.archives().is_none() || file.frames().any(|frame| frame.depth > 0) {
+            return Ok(false);
+        }
+        let present = match present {
+            Some(present) => present,
+            None => present.insert(self.files.list(folder::PACKS)?.into_iter().collect()),
+        };
+        let is_there =
+            |pack: &index_file::IndexedPack| present.get(&pack.id) == Some(&pack.size) && !state.is_doomed(pack.id);
+        let there: HashSet<FileId> = file.packs().filter(is_there).map(|pack| pack.id).collect();
+        if there.is_empty() {
+            return Ok(false);
+        }
+        let new = new_id();
+        let bytes = index_file::merge(
+            &self.files.keys,
+            new,
+            state.number,
+            std::slice::from_ref(file),
+            |pack| there.contains(&pack),
+        );
+        let bytes = bytes.map_err(Error::damaged("the new index"))?;
+        self.files.put_copied(folder::INDEX, new, &bytes)?;
+        self.delete_if_there(&name_in(folder::INDEX, id))?;
+        Ok(true)
     }
 
     fn merge_index(

@@ -64,6 +64,8 @@ pub enum Inexact {
     Encodes,
     /// What is stored depends on what the destination has and on how well it compresses there.
     Stores,
+    /// Packs with deltas are in an archive: what these are encoded against is known once they are thawed.
+    Archived,
     /// Something is damaged, or another command has changed the repository meanwhile.
     Damage,
 }

@@ -95,7 +95,10 @@ fn directory(files: &Files, loaded: &LoadedIndex, number: u32) -> Result<Option<
         Ok(directory) => Ok(Some(directory)),
         Err(error) if error.is_fault() => {
             if let Some(rehearsal) = &files.rehearsal {
-                rehearsal.doubt(Inexact::Damage);
+                rehearsal.doubt(match error.is_archived() {
+                    true => Inexact::Archived,
+                    false => Inexact::Damage,
+                });
             }
             Ok(None)
         }

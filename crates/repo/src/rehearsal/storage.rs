@@ -1,11 +1,11 @@
 //! A storage that keeps changes to itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ibid_format::FileId;
-use ibid_storage::{DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage};
+use ibid_storage::{ArchiveState, Archives, DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage, Thaw};
 
 use super::{Estimate, Inexact};
 use crate::cache::Copies;
@@ -22,6 +22,8 @@ pub(crate) struct Rehearsal {
     inner: Arc<dyn Storage>,
     changes: Mutex<BTreeMap<Name, Change>>,
     estimate: Mutex<Estimate>,
+    /// Packs of which something would be read.
+    packs: Mutex<BTreeSet<FileId>>,
     /// Copies that stand for reads of the storage.
     copies: OnceLock<Copies>,
 }
@@ -54,6 +56,7 @@ impl Rehearsal {
             inner,
             changes: Mutex::default(),
             estimate: Mutex::default(),
+            packs: Mutex::default(),
             copies: OnceLock::new(),
         }
     }
@@ -77,6 +80,16 @@ impl Rehearsal {
         let mut spared = self.spared();
         spared.gets += 1;
         spared.received += bytes;
+    }
+
+    /// Notes that something of a pack would be read.
+    pub(crate) fn needs_pack(&self, pack: FileId) {
+        self.packs.lock().expect("no holder of this lock panics").insert(pack);
+    }
+
+    /// Returns the packs of which something would be read.
+    pub(crate) fn packs_needed(&self) -> BTreeSet<FileId> {
+        self.packs.lock().expect("no holder of this lock panics").clone()
     }
 
     /// Counts a file of about so many bytes that would be stored.
@@ -308,6 +321,10 @@ impl Storage for Rehearsal {
         self.inner.locks().is_some().then_some(self)
     }
 
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.inner.archives().is_some().then_some(self)
+    }
+
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -361,6 +378,36 @@ impl Locks for Rehearsal {
 
     fn until(&self, names: &[Name]) -> Result<Option<i64>, Error> {
         self.inner_locks()?.until(names)
+    }
+}
+
+impl Rehearsal {
+    fn inner_archives(&self) -> Result<&dyn Archives, Error> {
+        let none = || Error::new(ErrorKind::Unsupported, Operation::Open, None, self.location());
+        self.inner.archives().ok_or_else(none)
+    }
+}
+
+/// What is archived is asked, and nothing is thawed.
+impl Archives for Rehearsal {
+    fn class_of_data(&self) -> Option<&str> {
+        self.inner.archives()?.class_of_data()
+    }
+
+    fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        self.inner_archives()?.list_archived(folder, &mut |name, size, class| {
+            if !self.changes().contains_key(&name) {
+                each(name, size, class);
+            }
+        })
+    }
+
+    fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {
+        self.inner_archives()?.states(names)
+    }
+
+    fn thaw(&self, _names: &[Name], _thaw: Thaw, _each: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), Error> {
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ibid_format::config;
-use ibid_storage::{ErrorKind, Locks, Name, Storage};
+use ibid_storage::{Archives, ErrorKind, Locks, Name, Storage};
 
 use super::Repairing;
 use super::aside::{delete, put_aside};
@@ -132,8 +132,16 @@ impl Storage for Repaired {
         self.storage.put(name, parts)
     }
 
+    fn put_data(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {
+        self.storage.put_data(name, parts)
+    }
+
     fn locks(&self) -> Option<&dyn Locks> {
         self.storage.locks()
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.storage.archives()
     }
 
     fn get(&self, name: &Name, limit: u64) -> StorageResult<Vec<u8>> {

@@ -42,7 +42,16 @@ enum Examined {
 impl Repairing<'_> {
     /// Reads all packs that have frames left. Returns the damaged ones, in the order of the index.
     pub(super) fn examine(&mut self) -> Result<Vec<DamagedPack>> {
-        let packs: Vec<(u32, Pack)> = self.loaded.index.packs().collect();
+        let mut packs: Vec<(u32, Pack)> = self.loaded.index.packs().collect();
+        let archived = self.repository.archived_packs()?;
+        // That can't be known of what is cut short.
+        let is_archived =
+            |number: u32, pack: &Pack| archived.contains_key(&pack.id) && self.loaded.index.cut_to(number).is_none();
+        for (_, pack) in packs.iter().filter(|(number, pack)| is_archived(*number, pack)) {
+            self.report.archived.packs += 1;
+            self.report.archived.bytes += pack.size;
+        }
+        packs.retain(|(number, pack)| !is_archived(*number, pack));
         let counters = &self.monitor.counters;
         let total = packs.iter().map(|(_, pack)| pack.size).sum();
         counters.bytes_total.store(total, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What a repair is to do, and what it did.
 
 use crate::options::setters;
-use crate::{CheckReport, Fault};
+use crate::{CheckReport, Fault, PackBytes};
 
 /// Settings of a repair.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +31,8 @@ pub struct RepairReport {
     pub dry_run: bool,
     /// Packs examined.
     pub packs: u64,
+    /// Packs that were not examined, because they are in an archive. They are left as they are.
+    pub archived: PackBytes,
     /// Frames of damaged packs that were stored again in new packs.
     pub salvaged_frames: u64,
     /// Bytes of these frames, compressed and sealed.

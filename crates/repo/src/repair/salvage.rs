@@ -130,7 +130,7 @@ impl Repairing<'_> {
     /// Stores a new pack.
     fn store(&mut self, salvage: &mut Salvage, pack: PackBuilder) -> Result<()> {
         let (bytes, summary) = pack.finish();
-        self.repository.files.put_pack(summary.kind, summary.id, &bytes)?;
+        self.repository.files.put_pack(&summary, &bytes)?;
         self.report.written += bytes.len() as u64;
         self.add_unlisted(salvage, summary)
     }
@@ -145,7 +145,7 @@ impl Repairing<'_> {
     }
 
     fn add_unlisted(&mut self, salvage: &mut Salvage, pack: PackSummary) -> Result<()> {
-        match salvage.unlisted.add(pack) {
+        match salvage.unlisted.add(pack, false) {
             true => self.write_index(salvage),
             false => Ok(()),
         }

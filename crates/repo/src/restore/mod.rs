@@ -51,7 +51,8 @@ impl Repository {
     /// existing file in its place stays.
     ///
     /// # Errors
-    /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written;
+    /// [`Error::WouldOverwrite`](crate::Error::WouldOverwrite) before anything is written, and
+    /// [`Error::Archived`](crate::Error::Archived), if what is needed must be [thawed](Repository::thaw) first;
     /// [`Error::NoSuchPath`](crate::Error::NoSuchPath); a tree that can't be read; a full disk.
     pub fn restore<'a>(
         &self,
@@ -59,7 +60,12 @@ impl Repository {
         destination: impl AsRef<Path>,
         options: &RestoreOptions,
     ) -> Result<RestoreSummary> {
-        Task::new(self, &from.into(), destination.as_ref(), options)?.run()
+        let (from, destination) = (from.into(), destination.as_ref());
+        self.refuse_archived(|rehearsal| {
+            let plan = rehearsal.plan_restore(from.clone(), destination, options, |_, _| Ok(()));
+            plan.map(drop)
+        })?;
+        Task::new(self, &from, destination, options)?.run()
     }
 
     /// Previews a [`restore`](Repository::restore) without writing anything. `on_planned` is called

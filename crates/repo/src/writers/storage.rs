@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ibid_format::writer::signed::{self, HEADER, Header};
 use ibid_format::writer::{Signer, StoredKind};
 use ibid_format::{FileId, FileKind, Keys};
-use ibid_storage::{DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage};
+use ibid_storage::{ArchiveState, Archives, DueLock, Error, ErrorKind, Lock, Locks, Name, Operation, Storage, Thaw};
 
 use crate::layout::folder;
 
@@ -242,6 +242,44 @@ impl Locks for WriterStorage {
     }
 }
 
+impl WriterStorage {
+    fn all_archives(&self) -> &dyn Archives {
+        self.storage
+            .archives()
+            .expect("`archives` has looked whether there are any")
+    }
+
+    fn stored_names(&self, names: &[Name]) -> Vec<Name> {
+        names.iter().map(|name| self.stored_name(name)).collect()
+    }
+}
+
+/// Names are those of the writer's files.
+impl Archives for WriterStorage {
+    fn class_of_data(&self) -> Option<&str> {
+        self.all_archives().class_of_data()
+    }
+
+    fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        let folder = format!("{}{folder}", self.prefix);
+        self.all_archives()
+            .list_archived(folder.trim_end_matches('/'), &mut |name, size, class| {
+                let own = name.as_str().strip_prefix(&self.prefix);
+                if let Some(own) = own.and_then(|own| Name::new(own).ok()) {
+                    each(own, size.saturating_sub(HEADER as u64), class);
+                }
+            })
+    }
+
+    fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {
+        self.all_archives().states(&self.stored_names(names))
+    }
+
+    fn thaw(&self, names: &[Name], thaw: Thaw, each: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), Error> {
+        self.all_archives().thaw(&self.stored_names(names), thaw, each)
+    }
+}
+
 impl Storage for WriterStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         let header = self.header(name, parts)?;
@@ -356,6 +394,10 @@ impl Storage for WriterStorage {
 
     fn locks(&self) -> Option<&dyn Locks> {
         self.storage.locks().map(|_| self as &dyn Locks)
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.storage.archives().map(|_| self as &dyn Archives)
     }
 
     fn is_append_only(&self) -> bool {

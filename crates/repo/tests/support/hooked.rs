@@ -83,6 +83,9 @@ impl<H: Hooks> Storage for Hooked<H> {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.0.delete(name)
     }
+    fn archives(&self) -> Option<&dyn ibid_storage::Archives> {
+        self.0.inner().archives()
+    }
     fn location(&self) -> String {
         self.0.inner().location()
     }

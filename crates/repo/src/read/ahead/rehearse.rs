@@ -24,7 +24,7 @@ impl Ahead {
                 true => reads.bases_unknown(from.loaded, all.iter().map(|span| span.frame)),
                 false => reads.bases_unknown(from.loaded, bases.unknown.into_iter()),
             }
-            spare(rehearsal, &segments::join(&all, self.longest()));
+            spare(from, rehearsal, &segments::join(&all, self.longest()));
         }
     }
 
@@ -42,7 +42,7 @@ impl Ahead {
             let mut spans: Vec<Span> = bases.iter().filter_map(|&base| Span::of(from, base)).collect();
             spans.sort_unstable_by_key(|span| span.frame);
             for group in self.divide(from, &spans) {
-                spare(rehearsal, &segments::join(group, self.longest()));
+                spare(from, rehearsal, &segments::join(group, self.longest()));
             }
         }
         Ok(())
@@ -50,7 +50,9 @@ impl Ahead {
 }
 
 /// Counts the requests of segments that this machine does not keep.
-fn spare(rehearsal: &Rehearsal, segments: &[Segment]) {
-    let fetched = segments.iter().filter(|segment| !segment.is_kept);
-    fetched.for_each(|segment| rehearsal.spare_get(segment.length));
+fn spare(from: FrameSource<'_>, rehearsal: &Rehearsal, segments: &[Segment]) {
+    for segment in segments.iter().filter(|segment| !segment.is_kept) {
+        rehearsal.spare_get(segment.length);
+        rehearsal.needs_pack(from.loaded.index.pack(segment.pack).id);
+    }
 }

@@ -1,0 +1,285 @@
+//! Packs of data that the storage keeps in an archive, and must thaw before anyone reads them.
+//!
+//! All else is read at once: trees, index files, snapshots. So a rehearsal of what is to be done tells which packs it
+//! would read, and the storage says which of them are in an archive. Of a pack with deltas, what these are encoded
+//! against is not known before it is thawed; then more packs may be needed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ibid_format::FileId;
+use ibid_storage::{ArchiveState, Name, Thaw};
+
+use crate::layout::{folder, name_in};
+use crate::rehearsal::Inexact;
+use crate::{Error, Monitor, PackBytes, Repository, Result, clock};
+
+/// Packs that are asked for at once whether they are thawed.
+const LOOKED_AT: usize = 16;
+/// What is thawed for no longer than this is asked for again, seconds.
+const SOON: i64 = 24 * 60 * 60;
+/// How often a wait looks whether it was cancelled.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A pack that is in an archive.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) size: u64,
+    pub(crate) class: String,
+}
+
+/// The packs in an archive that an operation reads.
+#[derive(Clone, Debug, Default)]
+pub struct ArchivedPacks {
+    packs: Vec<ArchivedPack>,
+    more: bool,
+}
+
+#[derive(Clone, Debug)]
+struct ArchivedPack {
+    name: Name,
+    size: u64,
+    class: String,
+    state: ArchiveState,
+}
+
+impl ArchivedPack {
+    fn is_readable(&self) -> bool {
+        // What is gone is for the operation to say.
+        matches!(self.state, ArchiveState::Readable(_) | ArchiveState::Gone)
+    }
+}
+
+impl ArchivedPacks {
+    fn those(&self, of: impl Fn(&ArchivedPack) -> bool) -> PackBytes {
+        let mut found = PackBytes::default();
+        for pack in self.packs.iter().filter(|pack| of(pack)) {
+            found.packs += 1;
+            found.bytes += pack.size;
+        }
+        found
+    }
+
+    /// Returns all of them.
+    #[must_use]
+    pub fn all(&self) -> PackBytes {
+        self.those(|_| true)
+    }
+
+    /// Returns those that the storage was not asked to thaw.
+    #[must_use]
+    pub fn frozen(&self) -> PackBytes {
+        self.those(|pack| pack.state == ArchiveState::Frozen)
+    }
+
+    /// Returns those of them that are in each class, as the service calls it.
+    #[must_use]
+    pub fn frozen_by_class(&self) -> BTreeMap<String, PackBytes> {
+        let mut classes: BTreeMap<String, PackBytes> = BTreeMap::new();
+        for pack in self.packs.iter().filter(|pack| pack.state == ArchiveState::Frozen) {
+            let of_class = classes.entry(pack.class.clone()).or_default();
+            of_class.packs += 1;
+            of_class.bytes += pack.size;
+        }
+        classes
+    }
+
+    /// Returns those that the storage is thawing.
+    #[must_use]
+    pub fn thawing(&self) -> PackBytes {
+        self.those(|pack| pack.state == ArchiveState::Thawing)
+    }
+
+    /// Returns those that can't be read yet.
+    #[must_use]
+    pub fn waiting(&self) -> PackBytes {
+        self.those(|pack| !pack.is_readable())
+    }
+
+    /// Returns until when all that can be read now can be read, seconds since 1970; `None` if there is no end.
+    #[must_use]
+    pub fn until(&self) -> Option<i64> {
+        let ends = self.packs.iter().filter_map(|pack| match pack.state {
+            ArchiveState::Readable(until) => until,
+            _ => None,
+        });
+        ends.min()
+    }
+
+    /// Returns whether the operation may need more packs, which are known once these can be read: what deltas in them
+    /// are encoded against.
+    #[must_use]
+    pub fn may_need_more(&self) -> bool {
+        self.more
+    }
+}
+
+impl Repository {
+    /// Returns the packs that are in an archive, thawed or not. Where the storage has no archives, it is not asked.
+    pub(crate) fn archived_packs(&self) -> Result<HashMap<FileId, Kept>> {
+        let mut found = HashMap::new();
+        if let Some(archives) = self.files.storage.archives() {
+            archives.list_archived(folder::PACKS, &mut |name, size, class| {
+                if let Some(id) = FileId::parse(name.last_segment()) {
+                    let class = class.to_owned();
+                    found.insert(id, Kept { size, class });
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Returns which packs in an archive an operation reads. `rehearse` runs it in a
+    /// [rehearsal](Repository::rehearsing), and is called only if there are any. What this machine keeps itself is not
+    /// needed.
+    ///
+    /// # Errors
+    /// Those of the rehearsal, and of the storage.
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository, RestoreOptions};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// let repository = Repository::init(storage, Some(b"secret"), &init)?;
+    /// repository.backup(&BackupOptions::default().path("src"))?;
+    /// let latest = repository.snapshots()?.pop().unwrap();
+    /// let packs = repository.archived_for(|rehearsal| {
+    ///     let options = RestoreOptions::default();
+    ///     rehearsal.plan_restore(&latest, "/nowhere", &options, |_, _| Ok(())).map(drop)
+    /// })?;
+    /// assert_eq!(packs.all().packs, 0, "memory has no archives");
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn archived_for(&self, rehearse: impl FnOnce(&Repository) -> Result<()>) -> Result<ArchivedPacks> {
+        let archived = self.archived_packs()?;
+        if archived.is_empty() {
+            return Ok(ArchivedPacks::default());
+        }
+        // What is to be told is told by the operation itself.
+        let watching = self.monitor.clone();
+        let quiet = Monitor::new(|_| {}).stopping_when(move || watching.is_cancelled());
+        let rehearsal = self.rehearsing()?.watched_by(&Arc::new(quiet));
+        rehearse(&rehearsal)?;
+        let needed = rehearsal.packs_needed();
+        let needed = needed.into_iter().filter_map(|id| Some((id, archived.get(&id)?)));
+        let packs = needed.map(|(id, kept)| ArchivedPack {
+            name: name_in(folder::PACKS, id),
+            size: kept.size,
+            class: kept.class.clone(),
+            state: ArchiveState::Frozen,
+        });
+        let mut packs = ArchivedPacks {
+            packs: packs.collect(),
+            more: rehearsal.estimate().inexact.contains(&Inexact::Archived),
+        };
+        self.look(&mut packs.packs)?;
+        Ok(packs)
+    }
+
+    /// Asks whether packs can be read.
+    fn look(&self, packs: &mut [ArchivedPack]) -> Result<()> {
+        let Some(archives) = self.files.storage.archives() else {
+            return Ok(());
+        };
+        let names: Vec<Name> = packs.iter().map(|pack| pack.name.clone()).collect();
+        for (pack, state) in packs.iter_mut().zip(archives.states(&names)?) {
+            pack.state = state;
+        }
+        Ok(())
+    }
+
+    /// Asks the storage to thaw packs, and does not wait for that. Those that are being thawed are not asked for again;
+    /// what can be read, but for less than a day from now, is kept for longer. Returns how many were asked for.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], or an error of the storage: some packs may have been asked for. It can be called again.
+    pub fn thaw(&self, packs: &mut ArchivedPacks, thaw: Thaw) -> Result<u64> {
+        let Some(archives) = self.files.storage.archives() else {
+            return Ok(0);
+        };
+        let soon = clock::now().seconds + SOON;
+        let mut asked: Vec<&mut ArchivedPack> = packs
+            .packs
+            .iter_mut()
+            .filter(|pack| match pack.state {
+                ArchiveState::Frozen => true,
+                ArchiveState::Readable(Some(until)) => until < soon,
+                _ => false,
+            })
+            .collect();
+        let names: Vec<Name> = asked.iter().map(|pack| pack.name.clone()).collect();
+        let done = AtomicU64::new(0);
+        archives.thaw(&names, thaw, &|count| {
+            done.fetch_add(count, Ordering::Relaxed);
+            self.monitor.check_cancelled().is_ok()
+        })?;
+        self.monitor.check_cancelled()?;
+        for pack in asked.iter_mut().filter(|pack| pack.state == ArchiveState::Frozen) {
+            pack.state = ArchiveState::Thawing;
+        }
+        Ok(done.into_inner())
+    }
+
+    /// Waits until packs can be read, and asks for that `every` so often: first about those that were asked for first,
+    /// and about others once these are thawed. `each` is called after each look. What is no longer being thawed, though
+    /// it can't be read, is [asked for](Repository::thaw) again.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage. The thawing goes on.
+    pub fn wait_until_thawed(
+        &self,
+        packs: &mut ArchivedPacks,
+        thaw: Thaw,
+        every: Duration,
+        mut each: impl FnMut(&ArchivedPacks),
+    ) -> Result<()> {
+        loop {
+            let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
+            waiting.retain(|at| !packs.packs[*at].is_readable());
+            for group in waiting.chunks(LOOKED_AT) {
+                self.monitor.check_cancelled()?;
+                let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
+                self.look(&mut looked)?;
+                let all = looked.iter().all(ArchivedPack::is_readable);
+                for (at, pack) in group.iter().zip(looked) {
+                    packs.packs[*at] = pack;
+                }
+                if !all {
+                    break;
+                }
+            }
+            each(packs);
+            if packs.waiting().packs == 0 {
+                return Ok(());
+            }
+            if packs.frozen().packs > 0 {
+                self.thaw(packs, thaw)?;
+            }
+            let begun = clock::instant();
+            while let Some(left) = every.checked_sub(clock::since(begun)).filter(|left| !left.is_zero()) {
+                self.monitor.check_cancelled()?;
+                std::thread::sleep(left.min(LOOK));
+            }
+        }
+    }
+
+    /// Refuses an operation that reads packs which are in an archive, and not thawed.
+    pub(crate) fn refuse_archived(&self, rehearse: impl FnOnce(&Repository) -> Result<()>) -> Result<()> {
+        if self.files.rehearsal.is_some() {
+            return Ok(());
+        }
+        match self.archived_for(rehearse)?.waiting() {
+            PackBytes { packs: 0, .. } => Ok(()),
+            PackBytes { packs, bytes } => Err(Error::Archived { packs, bytes }),
+        }
+    }
+
+    /// Returns the packs of which something would be read in a rehearsal.
+    fn packs_needed(&self) -> Vec<FileId> {
+        let rehearsal = self.files.rehearsal.as_ref();
+        let needed = rehearsal.map(|rehearsal| rehearsal.packs_needed());
+        needed.into_iter().flatten().collect()
+    }
+}
