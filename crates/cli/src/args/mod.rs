@@ -44,7 +44,7 @@ pub(crate) use records::{
     PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs,
     StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
-pub(crate) use restore::{OverwriteRule, RestoreArgs};
+pub(crate) use restore::{OverwriteRule, RestoreArgs, ThawArgs};
 pub(crate) use rewrite::RewriteArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};

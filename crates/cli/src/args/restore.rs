@@ -1,8 +1,10 @@
 //! `ibid restore`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ibid_storage::{Thaw, ThawTier};
 
 use super::{Address, CostArgs, PastArgs, SelectArgs, select};
 use crate::complete;
@@ -19,6 +21,7 @@ Examples:
   ibid restore latest /tmp/all                      the whole snapshot
   ibid restore latest:home/me/letters /tmp/letters  one folder
   ibid restore latest:home/me ~/ --overwrite if-changed --verify
+  ibid restore latest /tmp/all --thaw --estimate    what it costs to have an archive thawed
   ibid restore 4f1a /tmp/all --include '*.odt' --exclude /var/ --dry-run")]
 pub(crate) struct RestoreArgs {
     /// Restore this snapshot, or this file or folder in it
@@ -52,12 +55,65 @@ pub(crate) struct RestoreArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
+    pub(crate) thaw: ThawArgs,
+    #[command(flatten)]
     pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]
     pub(crate) past: PastArgs,
 }
+
+/// What to do about packs that are in an archive of the service.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Archives of a server (docs/remote.md)")]
+pub(crate) struct ThawArgs {
+    /// Let the service thaw what is in an archive, wait for that, and restore. It takes hours and money: --estimate says
+    /// how much of both
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) thaw: bool,
+    /// End once that was asked for. The same command without this goes on
+    #[arg(long, requires = "thaw", conflicts_with = "estimate")]
+    pub(crate) thaw_only: bool,
+    /// Choose how fast, and for how much: bulk, standard or expedited [default: bulk]
+    #[arg(long, requires = "thaw", value_name = "TIER", add = complete::words(&ThawTier::NAMES))]
+    thaw_tier: Option<ThawTier>,
+    /// Keep what is thawed for N days [default: 7]
+    #[arg(
+        long,
+        requires = "thaw",
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(Thaw::DAYS_MAX))
+    )]
+    thaw_days: Option<u32>,
+    /// Look every so many seconds whether it is thawed [default: 300]
+    #[arg(
+        long,
+        requires = "thaw",
+        value_name = "N",
+        hide_short_help = true,
+        value_parser = clap::value_parser!(u32).range(1..=86_400)
+    )]
+    thaw_poll: Option<u32>,
+}
+
+impl ThawArgs {
+    /// Returns how to thaw.
+    pub(crate) fn how(&self) -> Thaw {
+        let days = self.thaw_days.unwrap_or(DAYS);
+        Thaw::new(days, self.thaw_tier.unwrap_or_default()).expect("the parser knows the limits")
+    }
+
+    /// Returns how often to look.
+    pub(crate) fn poll(&self) -> Duration {
+        Duration::from_secs(self.thaw_poll.unwrap_or(POLL).into())
+    }
+}
+
+/// Days for which what is thawed is kept, by default.
+const DAYS: u32 = 7;
+/// Seconds between two looks, by default.
+const POLL: u32 = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverwriteRule {

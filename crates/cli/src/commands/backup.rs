@@ -63,6 +63,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
         }
         None => context.open_to_store()?,
     };
+    opened.place.refuse_deltas(options.similarity)?;
     costs.know(&opened)?;
     if !options.dry_run {
         sweep(context, &opened);

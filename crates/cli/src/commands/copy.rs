@@ -27,6 +27,7 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         true => there.open()?,
         false => there.open_to_store()?,
     };
+    destination.place.refuse_deltas(args.similarity)?;
     costs.know(&destination)?;
     if !changes_nothing {
         sweep(context, &destination);

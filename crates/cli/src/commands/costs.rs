@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ibid_remote::{Prices, Requests};
-use ibid_repo::{Estimate, Inexact, Rates, Repository};
+use ibid_remote::{Prices, Requests, ThawPrice, thaw_hours};
+use ibid_repo::{ArchivedPacks, Estimate, Inexact, PackBytes, Rates, Repository};
+use ibid_storage::{Thaw, ThawTier};
+use ibid_terminal::number::counted;
 use ibid_terminal::path_text;
 use toml::de::{DeTable, DeValue};
 
@@ -28,6 +30,23 @@ pub(crate) struct Costs {
     max: Option<f64>,
     /// Prices that were given, for all servers.
     given: Option<Prices>,
+    /// What the command must have thawed first.
+    thaw: Option<ThawCost>,
+}
+
+/// What it takes to have packs thawed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThawCost {
+    pub(crate) thaw: Thaw,
+    /// Packs that are asked for, and those that are in an archive and were asked for before.
+    pub(crate) frozen: PackBytes,
+    pub(crate) thawing: PackBytes,
+    /// Whether more may be needed once these are thawed.
+    pub(crate) more: bool,
+    /// What it costs, if that is known.
+    pub(crate) cost: Option<f64>,
+    /// How long it takes, as a rule, if that is known.
+    pub(crate) hours: Option<f64>,
 }
 
 /// An estimate of a command.
@@ -48,6 +67,8 @@ pub(crate) struct OfServer {
     pub(crate) prices: Option<Prices>,
     /// Whether requests cost nothing, as with another machine.
     pub(crate) is_free: bool,
+    /// What must be thawed first.
+    pub(crate) thaw: Option<ThawCost>,
     /// Seconds for the bytes of the command; none if it is not known how fast they move.
     pub(crate) seconds: Option<f64>,
     pub(crate) rates: Rates,
@@ -65,7 +86,8 @@ impl OfServer {
 
     /// Returns what the command costs.
     pub(crate) fn cost(&self) -> Option<f64> {
-        self.cost_of(&self.command)
+        let thaw = self.thaw.map_or(Some(0.0), |thaw| thaw.cost);
+        Some(self.cost_of(&self.command)? + thaw?)
     }
 
     /// Returns what the estimate has cost.
@@ -105,6 +127,7 @@ impl Costs {
             shows: args.estimate,
             max: args.max_cost,
             given,
+            thaw: None,
         })
     }
 
@@ -130,6 +153,72 @@ impl Costs {
             Place::Past(past) => self.given.clone().or_else(|| past.present().prices()),
             Place::Folder(_) | Place::Host(_) => None,
         }
+    }
+
+    /// Notes what a command must have thawed first, and returns it; `None` if that is nothing.
+    ///
+    /// # Errors
+    /// The service does not thaw in that tier.
+    pub(crate) fn thaw(&mut self, opened: &Opened, packs: &ArchivedPacks, thaw: Thaw) -> Result<Option<ThawCost>> {
+        let (frozen, thawing) = (packs.frozen(), packs.thawing());
+        self.thaw = None;
+        if frozen.packs + thawing.packs == 0 {
+            return Ok(None);
+        }
+        let prices = self.prices(&opened.place);
+        let (mut cost, mut hours) = (Some(0.0), Some(0.0_f64));
+        for (class, of_class) in packs.frozen_by_class() {
+            let takes = thaw_hours(&class, thaw.tier());
+            if takes.is_none() && thaw.tier() == ThawTier::Expedited {
+                return Err(Failure::Usage(format!(
+                    "what is in {class} is thawed as bulk or standard, and not as {}",
+                    thaw.tier()
+                )));
+            }
+            hours = hours.zip(takes).map(|(most, hours)| most.max(hours));
+            let price = prices
+                .as_ref()
+                .and_then(|prices| prices.thaw(&class, of_class.packs, of_class.bytes, thaw));
+            cost = cost.zip(price).map(|(sum, price)| sum + price);
+        }
+        self.thaw = Some(ThawCost {
+            thaw,
+            frozen,
+            thawing,
+            more: packs.may_need_more(),
+            cost,
+            // How much of that has passed is not told.
+            hours: hours.filter(|_| frozen.packs > 0),
+        });
+        Ok(self.thaw)
+    }
+
+    /// Returns the currency of the prices of a place.
+    pub(crate) fn currency(&self, opened: &Opened) -> String {
+        let prices = self.prices(&opened.place);
+        prices.map_or_else(|| "$".to_owned(), |prices| prices.currency)
+    }
+
+    /// Refuses to have more thawed than may be spent, with what was spent before.
+    pub(crate) fn allow_more(&self, opened: &Opened, spent: f64) -> Result<()> {
+        let (Some(max), Some(thaw)) = (self.max, &self.thaw) else {
+            return Ok(());
+        };
+        let Some(cost) = thaw.cost else {
+            return Err(no_prices(&opened.place.location()));
+        };
+        if spent + cost <= max {
+            return Ok(());
+        }
+        let currency = self.currency(opened);
+        let amount = |amount| money(amount, &currency);
+        Err(Failure::Fatal(format!(
+            "no more was thawed: {} more would cost {}, after {} that were spent, and --max-cost is {}",
+            counted(thaw.frozen.packs, "pack", "packs"),
+            amount(cost),
+            amount(spent),
+            amount(max)
+        )))
     }
 
     /// Estimates a command, if that is wanted: `rehearse` runs it in a rehearsal of the repository. Returns whether to
@@ -183,7 +272,8 @@ impl Costs {
             let Some(asked) = opened.place.requests() else {
                 continue;
             };
-            let command = with(asked, &estimate);
+            let mut command = with(asked, &estimate);
+            command.thaw += self.thaw.map_or(0, |thaw| thaw.frozen.packs);
             let network = &context.global.network;
             let mut rates = opened.repository.rates();
             let limited = |rate: u64, limit: Option<u64>| limit.map_or(rate, |limit| rate.min(limit));
@@ -196,6 +286,7 @@ impl Costs {
                 asked,
                 prices: self.prices(&opened.place),
                 is_free: matches!(opened.place, Place::Host(_)),
+                thaw: self.thaw,
                 rates,
             });
         }
@@ -246,6 +337,11 @@ impl Costs {
 
     /// Returns what tells that the command has cost too much.
     pub(crate) fn meter(&self, context: &Context) -> Option<Meter> {
+        self.meter_after(context, 0.0)
+    }
+
+    /// Returns the same, if so much was spent for other things than requests.
+    pub(crate) fn meter_after(&self, context: &Context, spent: f64) -> Option<Meter> {
         let places = context.servers.places();
         let places = places.into_iter().filter_map(|place| {
             let prices = self.prices(&place)?;
@@ -253,6 +349,7 @@ impl Costs {
         });
         Some(Meter {
             max: self.max?,
+            before: spent,
             places: Arc::new(places.collect()),
         })
     }
@@ -262,6 +359,8 @@ impl Costs {
 #[derive(Clone)]
 pub(crate) struct Meter {
     max: f64,
+    /// What was spent for other things than requests.
+    before: f64,
     places: Arc<Vec<(Place, Prices)>>,
 }
 
@@ -271,7 +370,7 @@ impl Meter {
             let requests = place.requests().unwrap_or_default();
             prices.cost(&requests)
         });
-        spent.sum()
+        self.before + spent.sum::<f64>()
     }
 
     /// Returns whether to stop.
@@ -363,6 +462,39 @@ fn read_prices(path: &Path) -> Result<Prices> {
     prices(&text).map_err(wrong)
 }
 
+/// What a price of thawing is.
+const THAW_PRICE: &str = "expected a list of such as { class = \"DEEP_ARCHIVE\", tier = \"bulk\", requests = 0.025, \
+                          gigabyte = 0.0025 }";
+
+/// Parses what it costs to thaw objects of a class in a tier.
+fn thaw_price(value: &DeValue<'_>) -> Result<ThawPrice, String> {
+    let wrong = || format!("thaw: {THAW_PRICE}");
+    let table = value.as_table().filter(|table| table.len() == 4).ok_or_else(wrong)?;
+    let text = |key| {
+        table
+            .get(key)
+            .and_then(|value| value.get_ref().as_str())
+            .ok_or_else(wrong)
+    };
+    let number = |key| {
+        let number = match table.get(key).map(|value| value.get_ref()) {
+            Some(DeValue::Integer(number)) => number.as_str().parse().ok(),
+            Some(DeValue::Float(number)) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        number
+            .filter(|number: &f64| number.is_finite() && *number >= 0.0)
+            .ok_or_else(wrong)
+    };
+    let tier = text("tier")?.parse().map_err(|_| wrong())?;
+    Ok(ThawPrice::new(
+        text("class")?,
+        tier,
+        number("requests")?,
+        number("gigabyte")?,
+    ))
+}
+
 /// Parses prices.
 fn prices(text: &str) -> Result<Prices, String> {
     let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
@@ -395,6 +527,16 @@ fn prices(text: &str) -> Result<Prices, String> {
                 bytes if bytes >= 1.0 => prices.gigabyte = bytes as u64,
                 _ => return Err("gigabyte: expected the bytes of one, such as 1000000000".to_owned()),
             },
+            "thaw" => {
+                let list = value.get_ref().as_array().into_iter().flat_map(|list| list.iter());
+                prices.thaw = list
+                    .map(|price| thaw_price(price.get_ref()))
+                    .collect::<Result<_, _>>()?;
+                if prices.thaw.is_empty() {
+                    return Err(format!("thaw: {THAW_PRICE}"));
+                }
+            }
+            "stored" => prices.stored = number()?,
             "put" | "get" | "head" | "list" | "delete" | "sent" | "received" => {
                 any = true;
                 let price = match key {
@@ -411,7 +553,8 @@ fn prices(text: &str) -> Result<Prices, String> {
             _ => {
                 return Err(format!(
                     "there is no {key}. There are put, get, head, list and delete, for 1000 requests; sent and \
-                     received, for a gigabyte; gigabyte, currency, name, date and source"
+                     received, for a gigabyte; stored, for a gigabyte in a month; thaw; gigabyte, currency, name, date \
+                     and source"
                 ));
             }
         }

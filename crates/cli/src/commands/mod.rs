@@ -31,12 +31,13 @@ mod snapshots;
 mod stats;
 mod storage;
 mod tag;
+mod thaw;
 mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-pub(crate) use costs::{Estimated, OfServer};
+pub(crate) use costs::{Estimated, OfServer, ThawCost};
 use open::Context;
 pub(crate) use password::from_file as password_from_file;
 pub(crate) use place::{Servers, of_another_program};

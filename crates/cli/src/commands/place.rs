@@ -10,7 +10,7 @@ use std::time::Duration;
 use ibid_format::tree::Time;
 use ibid_remote::connection::{HostAddress, HostStorage, Identity, Ssh, Tls, TlsAddress, TlsClient};
 use ibid_remote::{Address, ObjectStorage, Options, PastStorage, Requests};
-use ibid_repo::Error;
+use ibid_repo::{Error, Similarity};
 use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
 
 use crate::args::NetworkArgs;
@@ -75,6 +75,19 @@ impl Place {
                 "--as-of reads what a bucket keeps of deleted and replaced objects (s3://...), and {} is no bucket",
                 self.location()
             ))),
+        }
+    }
+
+    /// Refuses to search for more deltas where none are stored.
+    pub(crate) fn refuse_deltas(&self, similarity: Similarity) -> Result<()> {
+        let storage = self.storage();
+        let class = storage.archives().and_then(|archives| archives.class_of_data());
+        match class.filter(|_| similarity == Similarity::Max) {
+            Some(class) => Err(Failure::Usage(format!(
+                "a backup stores no deltas in {class}, since what they are made against can't be read there. Leave out \
+                 --similarity, or choose a class that is read at once, such as GLACIER_IR"
+            ))),
+            None => Ok(()),
         }
     }
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
-use ibid_repo::{Overwrite, RestoreOptions};
+use ibid_repo::{ArchivedPacks, Overwrite, Repository, RestoreOptions};
 
 use super::costs::{self, Costs, Meter};
 use super::open::Context;
+use super::thaw::{self, Thawed};
 use super::watch::Watch;
 use crate::args::{OverwriteRule, RestoreArgs};
 use crate::failure::{Failure, Outcome, Result};
@@ -14,7 +15,7 @@ use crate::print::{self, Asked, Verb};
 
 pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     let started = Instant::now();
-    let costs = Costs::new(context, &args.costs)?;
+    let mut costs = Costs::new(context, &args.costs)?;
     let opened = context.open()?;
     costs.know(&opened)?;
     let info = opened.snapshot(&args.address.snapshot, &args.select)?;
@@ -32,15 +33,29 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         .keep_damaged(args.keep_damaged)
         .numeric_ids(args.numeric_ids)
         .threads(args.threads.map(usize::from));
-    let goes_on = costs.begin(context, "restore", &opened, |_, rehearsal| {
+    let rehearse = |rehearsal: &Repository| {
         let from = info.at(&args.address.path);
-        rehearsal.plan_restore(from, &args.destination, &options, |_, _| Ok(()))?;
-        Ok(())
-    })?;
+        rehearsal
+            .plan_restore(from, &args.destination, &options, |_, _| Ok(()))
+            .map(drop)
+    };
+    let packs = match args.thaw.thaw || costs.is_wanted() {
+        true => opened.repository.archived_for(rehearse)?,
+        false => ArchivedPacks::default(),
+    };
+    costs.thaw(&opened, &packs, args.thaw.how())?;
+    let goes_on = costs.begin(context, "restore", &opened, |_, rehearsal| Ok(rehearse(rehearsal)?))?;
     if !goes_on {
         return Ok(Outcome::Done);
     }
-    let meter = costs.meter(context);
+    let mut spent = 0.0;
+    if args.thaw.thaw {
+        match thaw::thaw(context, &opened, &args.thaw, &mut costs, packs, &rehearse)? {
+            Thawed::All(cost) => spent = cost,
+            Thawed::Asked(outcome) => return Ok(outcome),
+        }
+    }
+    let meter = costs.meter_after(context, spent);
     let watch = Watch::start_metered(Verb::Restore, context.global.quiet, &meter)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let from = info.at(&args.address.path);
@@ -61,6 +76,19 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         duration_ms: started.elapsed().as_millis() as u64,
     };
     print::restore(&mut context.out, opened.about, &info, asked, &summary, &problems)?;
+    if summary.failed > 0 && !args.dry_run {
+        // What was thawed may have been put back meanwhile.
+        let again = options.clone().overwrite(Overwrite::IfChanged);
+        let packs = opened.repository.archived_for(|rehearsal| {
+            let from = info.at(&args.address.path);
+            rehearsal
+                .plan_restore(from, &args.destination, &again, |_, _| Ok(()))
+                .map(drop)
+        });
+        if let Ok(packs) = packs {
+            print::still_archived(packs.waiting());
+        }
+    }
     Ok(if summary.failed > 0 {
         Outcome::Partial
     } else {

@@ -20,6 +20,8 @@ use crate::allocator::{address_limit, memory};
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
+const THAW: &str = "`ibid restore` with --thaw has the service thaw it, which takes hours; with --estimate, it says \
+                    what that costs.";
 const SEE_WHAT_DEPENDS: &str = "Run `ibid check --read-data` to see what depends on it.";
 
 type Advice = Option<Cow<'static, str>>;
@@ -93,6 +95,8 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
             _ => SEE_WHAT_DEPENDS,
         },
         RepoError::BaseUnreadable { .. } | RepoError::Misplaced { .. } => SEE_WHAT_DEPENDS,
+        RepoError::Archived { .. } => THAW,
+        RepoError::WriterArchives => "Choose a class of storage that is read at once, such as GLACIER_IR.",
         RepoError::FalsePack { .. } => {
             "Its key was stolen, or its machine is broken. `ibid check --writer NAME --read-data` names the files that \
              are affected, if there are any. The next backup of the writer stores them again, and a prune drops the \
@@ -142,6 +146,10 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::WriterRevoked { .. } => "`ibid key add-writer` makes another one.",
         RepoError::WriterOfAnother { .. } => "Check the path of the repository and the key that --key-file names.",
         RepoError::UnknownKey { .. } => "`ibid key list` shows the ids.",
+        RepoError::NeedsUnknown { source, .. } if source.is_archived() => {
+            "A rule of the bucket has moved packs with trees, which all commands read. Bring all below packs/ back \
+             into the usual class with the tools of the service, and change the rule."
+        }
         RepoError::NeedsUnknown { snapshot, .. } => {
             let advice = format!(
                 "Run `ibid repair`, then back up the same files again, which may bring it back. If it does not, \
@@ -242,7 +250,9 @@ fn on_storage(error: &StorageError) -> &'static str {
 fn on_server(error: &StorageError) -> &'static str {
     match error.kind() {
         ErrorKind::Io if error.operation() == Operation::Open => "Check the options, then run the command again.",
+        ErrorKind::Archived => THAW,
         ErrorKind::NotFound => "Check the address, and run `ibid check`.",
+        ErrorKind::Unsupported if error.operation() == Operation::Thaw => "Choose another --thaw-tier.",
         ErrorKind::PermissionDenied => {
             "Check the credentials, what they allow, and the clock of this machine (docs/remote.md)."
         }

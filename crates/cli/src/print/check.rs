@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use ibid_repo::{CheckReport, Fault, Result};
+use ibid_repo::{CheckReport, Fault, PackBytes, Result};
 use ibid_terminal::json::JsonPath;
 use ibid_terminal::number::{count, counted, percent, size};
 use ibid_terminal::{escape, path_text};
@@ -36,6 +36,8 @@ struct JsonCheck<'a> {
     pack_bytes: u64,
     seed: Option<u64>,
     unlisted_packs: u64,
+    archived_packs: u64,
+    archived_bytes: u64,
     faults: Vec<JsonFault<'a>>,
     faults_total: u64,
     affected: Vec<JsonAffected<'a>>,
@@ -90,6 +92,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         "checked {snapshots} and {}, {read}",
         counted(report.packs, "pack", "packs")
     ))?;
+    archived(out, report.archived, "not looked into: they are there, in their size")?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
         out.line(format!("{packs} in no index file; the next backup lists them"))?;
@@ -110,6 +113,18 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         out.line(advice)?;
     }
     Ok(())
+}
+
+/// Says what was not done with packs in an archive, if there are any.
+pub(super) fn archived(out: &mut Out, archived: PackBytes, what: &str) -> Result<()> {
+    match archived.packs {
+        0 => Ok(()),
+        packs => out.line(format!(
+            "{} ({}) in an archive, {what}",
+            counted(packs, "pack", "packs"),
+            size(archived.bytes)
+        )),
+    }
 }
 
 /// Prints the files of snapshots that can't be restored.
@@ -139,6 +154,8 @@ fn document(report: &CheckReport, seed: Option<u64>) -> JsonCheck<'_> {
         pack_bytes: report.pack_bytes,
         seed,
         unlisted_packs: report.unlisted_packs,
+        archived_packs: report.archived.packs,
+        archived_bytes: report.archived.bytes,
         faults: json_faults(&report.faults),
         faults_total: report.faults_total,
         affected: json_affected(report),

@@ -1,13 +1,13 @@
 //! Prints what a command would cost.
 
 use ibid_remote::Requests;
-use ibid_repo::{Inexact, Result};
+use ibid_repo::{Inexact, PackBytes, Result};
 use ibid_terminal::number::{counted, duration, size};
 use serde::Serialize;
 
 use super::json::JsonRequests;
 use super::{About, Out};
-use crate::commands::{Estimated, OfServer};
+use crate::commands::{Estimated, OfServer, ThawCost};
 
 #[derive(Serialize)]
 struct JsonCosts<'a> {
@@ -31,6 +31,37 @@ struct JsonServer<'a> {
     seconds: Option<f64>,
     sent_rate: u64,
     received_rate: u64,
+    thaw: Option<JsonThaw>,
+}
+
+/// What must be thawed.
+#[derive(Serialize)]
+pub(super) struct JsonThaw {
+    tier: String,
+    days: u32,
+    frozen_packs: u64,
+    frozen_bytes: u64,
+    thawing_packs: u64,
+    thawing_bytes: u64,
+    more: bool,
+    cost: Option<f64>,
+    hours: Option<f64>,
+}
+
+impl JsonThaw {
+    pub(super) fn new(thaw: &ThawCost) -> JsonThaw {
+        JsonThaw {
+            tier: thaw.thaw.tier().to_string(),
+            days: thaw.thaw.days(),
+            frozen_packs: thaw.frozen.packs,
+            frozen_bytes: thaw.frozen.bytes,
+            thawing_packs: thaw.thawing.packs,
+            thawing_bytes: thaw.thawing.bytes,
+            more: thaw.more,
+            cost: thaw.cost,
+            hours: thaw.hours,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -74,6 +105,7 @@ impl<'a> JsonServer<'a> {
             seconds: server.seconds,
             sent_rate: server.rates.sent,
             received_rate: server.rates.received,
+            thaw: server.thaw.as_ref().map(JsonThaw::new),
         }
     }
 }
@@ -108,6 +140,10 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
     let about = if about { "about " } else { "" };
     if named {
         out.line(&server.location)?;
+    }
+    if let Some(thaw) = &server.thaw {
+        let currency = server.prices.as_ref().map_or("$", |prices| &prices.currency);
+        out.line(format!("would thaw     {}", thaw_text(thaw, currency)))?;
     }
     out.line(format!("would ask      {about}{}", requests_text(&server.command)))?;
     match (server.cost(), &server.prices) {
@@ -157,11 +193,42 @@ pub(super) fn kinds_text(requests: &Requests) -> String {
         (requests.head, "for sizes"),
         (requests.list, "for lists"),
         (requests.delete, "to delete"),
+        (requests.thaw, "to thaw"),
         (requests.other, "for other things"),
     ];
     let asked = kinds.into_iter().filter(|(count, _)| *count > 0);
     let asked: Vec<String> = asked.map(|(count, what)| format!("{count} {what}")).collect();
     asked.join(", ")
+}
+
+/// Formats what is thawed: `3 packs (96 MiB), bulk, for 7 days: up to 48 hours, $0.01`.
+pub(super) fn thaw_text(thaw: &ThawCost, currency: &str) -> String {
+    let packs = |packs: PackBytes| format!("{} ({})", counted(packs.packs, "pack", "packs"), size(packs.bytes));
+    if thaw.frozen.packs == 0 {
+        return format!("nothing more: {} are being thawed already", packs(thaw.thawing));
+    }
+    let mut text = format!(
+        "{}, {}, for {}: ",
+        packs(thaw.frozen),
+        thaw.thaw.tier(),
+        counted(thaw.thaw.days().into(), "day", "days")
+    );
+    text += &match thaw.hours {
+        Some(hours) if hours < 1.0 => "minutes".to_owned(),
+        Some(hours) => format!("up to {hours:.0} hours"),
+        None => "hours".to_owned(),
+    };
+    text += &match thaw.cost {
+        Some(cost) => format!(", {}", money(cost, currency)),
+        None => ", at a price that this program does not know".to_owned(),
+    };
+    if thaw.thawing.packs > 0 {
+        text += &format!("; {} are being thawed already", packs(thaw.thawing));
+    }
+    if thaw.more {
+        text += "; what the deltas in them need is known then, and may have to be thawed, too";
+    }
+    text
 }
 
 /// Formats what a server is asked: `14 requests (2 to store, 12 to read), 384 B sent, 8.9 KiB received`.
@@ -197,6 +264,7 @@ fn name(why: Inexact) -> &'static str {
         Inexact::Patches => "patches",
         Inexact::Encodes => "encodes",
         Inexact::Stores => "stores",
+        Inexact::Archived => "archived",
         Inexact::Damage => "damage",
         _ => "other",
     }
@@ -209,6 +277,7 @@ fn reason(why: Inexact) -> &'static str {
         Inexact::Patches => "files that exist are compared, and at most this much of what differs is read",
         Inexact::Encodes => "chunks are encoded anew, and how small they become is not known before",
         Inexact::Stores => "what is stored depends on what is there, and on how well it compresses",
+        Inexact::Archived => "packs with deltas are in an archive, and what these need is known once they are thawed",
         Inexact::Damage => "something is damaged",
         _ => "it depends on more than is known before",
     }

@@ -25,6 +25,7 @@ mod stats;
 mod storage;
 mod tag;
 mod talk;
+mod thaw;
 mod time;
 mod tree;
 mod unfinished;
@@ -68,6 +69,7 @@ pub(crate) use talk::{
     records_fenced, records_published, records_retrying, requests, swept, unencrypted, unique_keys, untried_key, usage,
     warning, writers_not_pruned,
 };
+pub(crate) use thaw::{still_archived, thaw_asked, thaw_begins, thaw_goes_on};
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
 pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions, would_prune};

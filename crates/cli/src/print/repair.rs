@@ -5,7 +5,7 @@ use ibid_terminal::escape;
 use ibid_terminal::number::{count, counted, size};
 use serde::Serialize;
 
-use super::check::{JsonAffected, JsonFault, json_affected, json_faults, print_affected};
+use super::check::{JsonAffected, JsonFault, archived, json_affected, json_faults, print_affected};
 use super::{About, Out};
 use crate::failure::advice;
 
@@ -15,6 +15,8 @@ struct JsonRepair<'a> {
     clean: bool,
     config_made: bool,
     packs: u64,
+    archived_packs: u64,
+    archived_bytes: u64,
     salvaged_frames: u64,
     salvaged_bytes: u64,
     lost_frames: u64,
@@ -54,6 +56,7 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
     }
     let packs = |packs| counted(packs, "pack", "packs");
     out.line(format!("examined {}", packs(report.packs)))?;
+    archived(out, report.archived, "left as they are")?;
     if report.salvaged_frames + report.lost_frames > 0 {
         out.line(format!(
             "  of damaged packs, {} ({}) {would}salvaged, {} lost",
@@ -147,6 +150,8 @@ fn document(report: &RepairReport, config_made: bool) -> JsonRepair<'_> {
         clean: report.is_clean() && !config_made,
         config_made,
         packs: report.packs,
+        archived_packs: report.archived.packs,
+        archived_bytes: report.archived.bytes,
         salvaged_frames: report.salvaged_frames,
         salvaged_bytes: report.salvaged_bytes,
         lost_frames: report.lost_frames,

@@ -213,6 +213,7 @@ pub(super) struct JsonEstimate {
     base_bytes: u64,
     held_bytes: u64,
     unused_bytes: u64,
+    archived_bytes: u64,
     packs_deleted: u64,
     packs_repacked: u64,
     freed_bytes: u64,
@@ -230,6 +231,7 @@ impl JsonEstimate {
             base_bytes: estimate.bases,
             held_bytes: estimate.held,
             unused_bytes: estimate.unused,
+            archived_bytes: estimate.archived,
             packs_deleted: estimate.packs_deleted,
             packs_repacked: estimate.packs_repacked,
             freed_bytes: estimate.freed,
@@ -280,7 +282,19 @@ fn text_would(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
         let what = "of chunks, so that their bases can go";
         out.line(format!("would encode   {}  {what}", size(estimate.encoded_anew)))?;
     }
+    text_archived(out, estimate)?;
     text_lost(out, estimate)
+}
+
+/// Prints what stays because it is in an archive.
+fn text_archived(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+    match estimate.archived {
+        0 => Ok(()),
+        bytes => out.line(format!(
+            "stays          {}  unused, in packs of an archive of which other parts are needed",
+            size(bytes)
+        )),
+    }
 }
 
 /// Prints how many packs are damaged.

@@ -1,5 +1,6 @@
 //! Runs the program as people and scripts do.
 
+mod archives;
 mod asking;
 mod blocks;
 mod caching;

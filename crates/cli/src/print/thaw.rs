@@ -1,0 +1,91 @@
+//! Prints what is thawed.
+
+use std::io::IsTerminal;
+
+use ibid_repo::{ArchivedPacks, PackBytes, Result};
+use ibid_terminal::message as line;
+use ibid_terminal::number::{counted, size};
+use serde::Serialize;
+
+use super::costs::{JsonThaw, thaw_text};
+use super::{About, Out};
+use crate::commands::ThawCost;
+
+#[derive(Serialize)]
+struct JsonThawed<'a> {
+    asked: u64,
+    readable_packs: u64,
+    readable_bytes: u64,
+    currency: &'a str,
+    #[serde(flatten)]
+    thaw: JsonThaw,
+}
+
+/// Says what the service is asked to thaw.
+pub(crate) fn thaw_begins(thaw: &ThawCost, currency: &str) {
+    line(&match thaw.frozen.packs {
+        0 => format!(
+            "waiting for {} ({}), which the service is thawing",
+            counted(thaw.thawing.packs, "pack", "packs"),
+            size(thaw.thawing.bytes)
+        ),
+        _ => format!("thawing {}", thaw_text(thaw, currency)),
+    });
+}
+
+/// Says how far the thawing is.
+pub(crate) fn thaw_goes_on(packs: &ArchivedPacks) {
+    if std::io::stderr().is_terminal() {
+        let (all, waiting) = (packs.all(), packs.waiting());
+        line(&format!(
+            "{} of {} can be read, {} are still in the archive",
+            all.packs - waiting.packs,
+            counted(all.packs, "pack", "packs"),
+            size(waiting.bytes)
+        ));
+    }
+}
+
+/// Says how much could not be restored because it is in an archive, if there is any.
+pub(crate) fn still_archived(packs: PackBytes) {
+    if packs.packs > 0 {
+        line(&format!(
+            "{} ({}) of what is left {} in an archive: run it again with --thaw and --overwrite if-changed",
+            counted(packs.packs, "pack", "packs"),
+            size(packs.bytes),
+            if packs.packs == 1 { "is" } else { "are" }
+        ));
+    }
+}
+
+/// Prints what was asked for, if the command ends with that.
+pub(crate) fn thaw_asked(
+    out: &mut Out,
+    about: About,
+    packs: &ArchivedPacks,
+    thaw: &ThawCost,
+    asked: u64,
+    currency: &str,
+) -> Result<()> {
+    let (all, waiting) = (packs.all(), packs.waiting());
+    if out.json {
+        let body = JsonThawed {
+            asked,
+            readable_packs: all.packs - waiting.packs,
+            readable_bytes: all.bytes - waiting.bytes,
+            currency,
+            thaw: JsonThaw::new(thaw),
+        };
+        return out.document("thaw", about, &body);
+    }
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(format!(
+        "asked for {}; {} of {} can be read by now",
+        counted(asked, "pack", "packs"),
+        all.packs - waiting.packs,
+        counted(all.packs, "pack", "packs")
+    ))?;
+    out.line("nothing was restored: run it again without --thaw-only to wait, and to restore")
+}
