@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ibid_format::FileId;
-use ibid_storage::{ArchiveState, Name, Thaw};
+use ibid_storage::{ArchiveState, ErrorKind, Name, Thaw};
 
 use crate::layout::{folder, name_in};
 use crate::rehearsal::Inexact;
-use crate::{Error, Monitor, PackBytes, Repository, Result, clock};
+use crate::{Error, Monitor, PackBytes, Repository, Result, Warning, clock};
 
 /// Packs that are asked for at once whether they are thawed.
 const LOOKED_AT: usize = 16;
 /// What is thawed for no longer than this is asked for again, seconds.
 const SOON: i64 = 24 * 60 * 60;
+/// Looks that may fail one after the other, each after it was tried for minutes.
+const FAILED_MAX: u32 = 20;
 /// How often a wait looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -227,7 +229,8 @@ impl Repository {
     /// it can't be read, is [asked for](Repository::thaw) again.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage. The thawing goes on.
+    /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage, those of a network that is down only
+    /// after many looks. The thawing goes on.
     pub fn wait_until_thawed(
         &self,
         packs: &mut ArchivedPacks,
@@ -235,13 +238,25 @@ impl Repository {
         every: Duration,
         mut each: impl FnMut(&ArchivedPacks),
     ) -> Result<()> {
+        // Looks that failed one after the other.
+        let mut failed = 0;
         loop {
             let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
             waiting.retain(|at| !packs.packs[*at].is_readable());
             for group in waiting.chunks(LOOKED_AT) {
                 self.monitor.check_cancelled()?;
                 let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
-                self.look(&mut looked)?;
+                match self.look(&mut looked) {
+                    Ok(()) => failed = 0,
+                    // A wait of days outlives a network that is down for an hour.
+                    Err(Error::Storage(error)) if error.kind() == ErrorKind::Io && failed < FAILED_MAX => {
+                        failed += 1;
+                        let error = error.into();
+                        self.monitor.warn(Warning::Repository { error });
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
                 let all = looked.iter().all(ArchivedPack::is_readable);
                 for (at, pack) in group.iter().zip(looked) {
                     packs.packs[*at] = pack;

@@ -43,6 +43,8 @@ pub(crate) struct ThawCost {
     pub(crate) thawing: PackBytes,
     /// Whether more may be needed once these are thawed.
     pub(crate) more: bool,
+    /// Whether the command is to have them thawed: else it refuses.
+    pub(crate) is_asked: bool,
     /// What it costs, if that is known.
     pub(crate) cost: Option<f64>,
     /// How long it takes, as a rule, if that is known.
@@ -159,7 +161,13 @@ impl Costs {
     ///
     /// # Errors
     /// The service does not thaw in that tier.
-    pub(crate) fn thaw(&mut self, opened: &Opened, packs: &ArchivedPacks, thaw: Thaw) -> Result<Option<ThawCost>> {
+    pub(crate) fn thaw(
+        &mut self,
+        opened: &Opened,
+        packs: &ArchivedPacks,
+        thaw: Thaw,
+        is_asked: bool,
+    ) -> Result<Option<ThawCost>> {
         let (frozen, thawing) = (packs.frozen(), packs.thawing());
         self.thaw = None;
         if frozen.packs + thawing.packs == 0 {
@@ -186,6 +194,7 @@ impl Costs {
             frozen,
             thawing,
             more: packs.may_need_more(),
+            is_asked,
             cost,
             // How much of that has passed is not told.
             hours: hours.filter(|_| frozen.packs > 0),

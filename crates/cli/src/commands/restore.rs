@@ -43,7 +43,7 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         true => opened.repository.archived_for(rehearse)?,
         false => ArchivedPacks::default(),
     };
-    costs.thaw(&opened, &packs, args.thaw.how())?;
+    costs.thaw(&opened, &packs, args.thaw.how(), args.thaw.thaw)?;
     let goes_on = costs.begin(context, "restore", &opened, |_, rehearsal| Ok(rehearse(rehearsal)?))?;
     if !goes_on {
         return Ok(Outcome::Done);

@@ -34,7 +34,7 @@ pub(crate) fn thaw(
     let is_quiet = context.global.quiet || context.out.json;
     let mut spent = 0.0;
     loop {
-        let cost = costs.thaw(opened, &packs, how)?;
+        let cost = costs.thaw(opened, &packs, how, true)?;
         costs.allow_more(opened, spent)?;
         let watch = Watch::silent(Verb::Restore)?;
         let repository = opened.repository.watched_by(&watch.monitor);

@@ -143,7 +143,11 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
     }
     if let Some(thaw) = &server.thaw {
         let currency = server.prices.as_ref().map_or("$", |prices| &prices.currency);
-        out.line(format!("would thaw     {}", thaw_text(thaw, currency)))?;
+        let what = if thaw.is_asked { "would thaw " } else { "must thaw  " };
+        out.line(format!("{what}    {}", thaw_text(thaw, currency)))?;
+        if !thaw.is_asked {
+            out.line("               It does that with --thaw, and without it restores nothing")?;
+        }
     }
     out.line(format!("would ask      {about}{}", requests_text(&server.command)))?;
     match (server.cost(), &server.prices) {

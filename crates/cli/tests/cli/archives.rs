@@ -179,6 +179,17 @@ fn an_expiry_in_the_middle_of_a_restore_leaves_whole_files_and_says_what_to_do()
 }
 
 #[test]
+fn what_this_machine_keeps_needs_no_thawing() {
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/file", noise(400_000, 3));
+    remote.ok(&[&["backup", "tree"][..], &ARCHIVE].concat());
+    remote.restores("latest", "tree");
+    let elsewhere = remote.run(&["restore", "latest", "elsewhere", "--no-cache"]);
+    assert!(elsewhere.code == 1 && elsewhere.err.contains("--thaw"), "{elsewhere:?}");
+}
+
+#[test]
 fn only_what_is_needed_is_thawed() {
     let remote = archived();
     remote.home.write("tree/new", noise(300_000, 77));
@@ -215,6 +226,11 @@ fn what_a_thaw_costs_is_said_before_and_no_more_is_spent() {
     let tables = Tables::read(&[include_str!("../../../../docs/json.md")]);
     let document = tables.document("estimate", &remote.ok(&priced(&["--estimate", "--json"])));
     assert_eq!(document["servers"][0]["thaw"]["frozen_packs"], 1, "{document}");
+    let without = remote.ok(&restore(&["--estimate", "--prices", "prices.toml"]));
+    assert!(
+        without.contains("must thaw      1 pack (") && without.contains("with --thaw"),
+        "{without}"
+    );
     let refused = remote.run(&priced(&["--max-cost", "0.02"]));
     assert!(
         refused.code == 1 && refused.err.contains("nothing was done"),

@@ -376,6 +376,11 @@ impl Repository {
             ..
         } = derived;
         let options = &*self.options_of_archives(options)?;
+        let mut source = source;
+        if self.files.archives_data() {
+            // What is moved as it is may be deltas.
+            source.moves = None;
+        }
         let listed = Listed::of(&*self.files.storage, &LISTED)?;
         let loaded = self.load_own_index(options, &listed)?;
         self.keep_config_copy(options, &listed)?;
