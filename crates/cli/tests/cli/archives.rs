@@ -475,3 +475,34 @@ fn a_backup_that_is_killed_leaves_packs_that_are_told_and_harm_nothing() {
     assert!(!remote.ok(&["check", "--read-data"]).contains("killed"));
     remote.ok(&restore(&[]));
 }
+
+#[test]
+fn what_a_backup_has_stored_that_a_prune_has_ended_is_used_and_stays_listed() {
+    let remote = archived();
+    remote.ok(&["forget", "latest", "--yes"]);
+    let (mut backup, input) = streaming(&remote, 300);
+    let keys = remote.server.keys("bucket");
+    let session = keys.iter().find(|key| key.contains("/sessions/")).unwrap();
+    let session = session.rsplit('/').next().unwrap();
+    remote.ok(&[&["prune", "--give-up-on", session][..], &ELSEWHERE].concat());
+    drop(input);
+    assert!(!backup.wait().unwrap().success(), "it was ended");
+    let stored = frozen(&remote);
+    remote.home.write("tree/stream", noise(40_000_000, 300));
+    back_up(&remote);
+    let new: u64 = frozen(&remote)
+        .iter()
+        .filter(|pack| !stored.contains(pack))
+        .map(|pack| remote.server.object("bucket", pack).unwrap().len() as u64)
+        .sum();
+    assert!(new < 10_000_000, "most is there: {new}");
+    for _ in 0..2 {
+        remote.ok(&[&["prune"][..], &ELSEWHERE].concat());
+        assert!(remote.ok(&["check"]).contains("no faults"));
+        let needed = remote.run(&restore(&[]));
+        assert!(needed.code == 1 && needed.err.contains("needed ("), "{needed:?}");
+    }
+    remote.ok(&restore(&["--thaw", "--thaw-only"]));
+    remote.server.finish_thaws();
+    remote.ok(&restore(&[]));
+}
