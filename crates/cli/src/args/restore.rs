@@ -68,8 +68,8 @@ pub(crate) struct RestoreArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Archives of a server (docs/remote.md)")]
 pub(crate) struct ThawArgs {
-    /// Let the service thaw what is in an archive, wait for that, and restore. It takes hours and money: --estimate says
-    /// how much of both
+    /// Let the service thaw what is in an archive, wait for that, and restore. It takes hours and money: --estimate
+    /// says how much of both
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) thaw: bool,
     /// End once that was asked for. The same command without this goes on
