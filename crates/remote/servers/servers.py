@@ -82,24 +82,27 @@ def request(method, url, body=b"", headers=()):
         return error.code, error.read()
 
 
-def s3_request(method, endpoint, path, query=(), body=b"", headers=()):
-    """Sends a request that is signed as S3 wants it; returns the answer's status and body."""
+def s3_request(method, endpoint, path, query=(), body=b"", headers=(), keys=None, service="s3"):
+    """Sends a request that is signed as S3 wants it; returns the answer's status and body. `keys` are a key, a secret
+    and a token, in place of those of the server."""
+    access, secret, token = keys or (KEY, SECRET, None)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    scope = f"{now[:8]}/us-east-1/s3/aws4_request"
+    scope = f"{now[:8]}/us-east-1/{service}/aws4_request"
     quoted = urllib.parse.quote(path)
     query = "&".join(sorted(f"{urllib.parse.quote(k, '')}={urllib.parse.quote(v, '')}" for k, v in dict(query).items()))
     digest = hashlib.sha256(body).hexdigest()
     signed = {"host": endpoint.split("://")[1], "x-amz-content-sha256": digest, "x-amz-date": now}
+    signed |= {"x-amz-security-token": token} if token else {}
     signed |= {name.lower(): value for name, value in dict(headers).items()}
     names = ";".join(sorted(signed))
     lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
     canonical = f"{method}\n{quoted}\n{query}\n{lines}\n{names}\n{digest}"
     to_sign = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = f"AWS4{SECRET}".encode()
+    key = f"AWS4{secret}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
-    signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={KEY}/{scope}, SignedHeaders={names}, Signature={signature}"
+    signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"
     return request(method, f"{endpoint}{quoted}" + (f"?{query}" if query else ""), body, signed)
 
 
