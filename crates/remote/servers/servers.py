@@ -419,8 +419,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("server", choices=SERVERS)
     parser.add_argument("--cache", default=CACHE, help="folder for programs")
-    parser.add_argument("command", nargs="*", help="ends the server when it ends")
-    options = parser.parse_args()
+    parser.usage = "%(prog)s [-h] [--cache CACHE] SERVER [-- COMMAND...]"
+    # Some versions of `argparse` take the second `--` away, too, which is one of the command.
+    own, _, command = "\0".join(sys.argv[1:]).partition("\0--\0")
+    options = parser.parse_args(own.split("\0") if own else [])
+    options.command = command.split("\0") if command else []
     exit_on_signals()
     with SERVERS[options.server](options.cache) as servers:
         if options.command:
