@@ -6,7 +6,7 @@ use super::costs::Costs;
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::ThawArgs;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{Failure, Result};
 use crate::print::{self, Verb};
 
 /// What an interrupted wait leaves.
@@ -17,7 +17,7 @@ pub(crate) enum Thawed {
     /// All can be read. So much was spent for that.
     All(f64),
     /// It was only to be asked for.
-    Asked(Outcome),
+    Asked,
 }
 
 /// Has packs thawed, and waits until all can be read that `rehearse` needs. `packs` are those that it needs as far as
@@ -54,7 +54,7 @@ pub(crate) fn thaw(
         spent += cost.cost.unwrap_or(0.0);
         if args.thaw_only {
             print::thaw_asked(&mut context.out, opened.about, &packs, &cost, asked, &currency)?;
-            return Ok(Thawed::Asked(Outcome::Done));
+            return Ok(Thawed::Asked);
         }
         let mut before = packs.waiting().packs;
         let waited = repository.wait_until_thawed(&mut packs, how, args.poll(), |packs| {

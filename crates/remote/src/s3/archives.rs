@@ -6,20 +6,14 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use ibid_storage::{ArchiveState, Archives, Error, ErrorKind, Name, Operation, Storage, Thaw, ThawTier};
 use jiff::fmt::rfc2822::DateTimeParser;
-use object_store::path::Path;
 use serde::Deserialize;
 
 use super::Bucket;
 use super::locks::AT_ONCE;
+use super::pages::{Next, name_of};
 use super::request::{Answer, Asked};
 use crate::address::is_archive;
 use crate::{ObjectStorage, Service};
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(rename = "$value", default)]
-    parts: Vec<Part>,
-}
 
 #[derive(Deserialize)]
 enum Part {
@@ -110,58 +104,32 @@ impl Archives for ObjectStorage {
     fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
         Error::check_folder(folder, || self.location())?;
         let bucket = self.s3_bucket("what is archived")?;
-        let wrong = |found: String| {
-            Error::new(ErrorKind::Io, Operation::List, None, self.location())
-                .with_found(format!("the list can't be read: {found}"))
-        };
-        let above = match self.address().prefix() {
-            "" => String::new(),
-            prefix => format!("{prefix}/"),
-        };
+        let above = self.key_prefix();
         let prefix = match folder {
             "" => above.clone(),
             folder => format!("{above}{folder}/"),
         };
-        let mut next: Option<String> = None;
-        loop {
-            let mut query = vec![("list-type", Some("2")), ("prefix", Some(prefix.as_str()))];
-            query.extend(next.as_deref().map(|token| ("continuation-token", Some(token))));
-            let asked = Asked {
-                operation: Operation::List,
-                name: None,
-                method: Method::GET,
-                path: Path::default(),
-                query,
-                body: String::new(),
-            };
-            let answer = self.run(&Arc::default(), self.ask(bucket, asked))?;
-            let page: Page =
-                quick_xml::de::from_reader(answer.body.as_slice()).map_err(|error| wrong(error.to_string()))?;
-            let (mut more, mut token) = (false, None);
-            for part in page.parts {
+        let query = |token: Option<&String>| {
+            let mut query = vec![("list-type", Some("2".to_owned())), ("prefix", Some(prefix.clone()))];
+            query.extend(token.map(|token| ("continuation-token", Some(token.clone()))));
+            query
+        };
+        self.each_page(bucket, query, |parts: Vec<Part>| {
+            let (mut is_truncated, mut marker) = (false, None);
+            for part in parts {
                 match part {
                     Part::Contents(entry) if is_archive(Service::S3, &entry.storage_class) => {
-                        let name = entry.key.strip_prefix(&above).and_then(|name| Name::new(name).ok());
-                        // What no name can denote is of other programs.
-                        if let Some(name) = name {
+                        if let Some(name) = name_of(&entry.key, &above) {
                             each(name, entry.size, &entry.storage_class);
                         }
                     }
-                    Part::IsTruncated(is_truncated) => more = is_truncated,
-                    Part::NextContinuationToken(text) => token = Some(text),
+                    Part::IsTruncated(more) => is_truncated = more,
+                    Part::NextContinuationToken(token) => marker = Some(token),
                     Part::Contents(_) | Part::Other => {}
                 }
             }
-            match (more, token) {
-                (false, _) => return Ok(()),
-                (true, Some(token)) if next.as_ref() != Some(&token) => next = Some(token),
-                (true, _) => {
-                    return Err(wrong(
-                        "it says that there is more, and not where that begins".to_owned(),
-                    ));
-                }
-            }
-        }
+            Ok(Next { is_truncated, marker })
+        })
     }
 
     fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {

@@ -2,6 +2,7 @@
 
 mod archives;
 mod locks;
+mod pages;
 mod past;
 mod request;
 mod versions;

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use ibid_format::{ChunkId, FileId, FileKind, Keys, SealKind};
 
 use super::Cache;
-use crate::layout::new_id;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Snapshots that are remembered.
 const SNAPSHOTS_MAX: usize = 32;
@@ -59,7 +58,6 @@ impl Cache {
 
     /// Remembers a snapshot that is complete. Of several processes that do so at once, one may win.
     pub(crate) fn remember_complete(&self, keys: &Keys, new: Complete) -> Result<()> {
-        self.make_folder(self.folder())?;
         let mut known = self.complete(keys);
         known.retain(|other| other.snapshot != new.snapshot);
         known.push(new);
@@ -70,9 +68,6 @@ impl Cache {
             .collect();
         let mut bytes = FileKind::Complete.magic().to_vec();
         keys.seal(SealKind::Run, FileId::ZERO, MAGIC as u64, &plain, &mut bytes);
-        let path = self.complete_file();
-        let aside = self.folder().join(format!("tmp-{}", new_id()));
-        let written = std::fs::write(&aside, bytes).and_then(|()| std::fs::rename(&aside, &path));
-        written.map_err(|source| Error::local("write", &path, source))
+        self.write_bytes("", &self.complete_file(), &bytes)
     }
 }

@@ -122,12 +122,8 @@ impl Copies {
     /// Keeps a copy of a file that was just stored, or read.
     pub(crate) fn put(&self, folder: &str, id: FileId, bytes: &[u8]) {
         let path = self.path(folder, id);
-        let write = |file: &mut File| {
-            let written = file.write_all(bytes);
-            written.map_err(|source| Error::local("write", &path, source))
-        };
         if !self.is_full.load(Ordering::Relaxed)
-            && let Err(error) = self.cache.write_whole(in_cache(folder), &path, write)
+            && let Err(error) = self.cache.write_bytes(in_cache(folder), &path, bytes)
         {
             self.give_up(error);
         }

@@ -14,6 +14,7 @@ mod twin;
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -123,7 +124,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Makes a file in a folder of the cache by `write`, whole or not at all.
+    /// Makes a file in a folder of the cache, or in its own if that is empty, by `write`: whole or not at all.
     fn write_whole(&self, folder: &str, path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
         let folder = self.folder.join(folder);
         self.make_folder(&folder)?;
@@ -142,6 +143,14 @@ impl Cache {
             let _ = std::fs::remove_file(&temporary);
         }
         written
+    }
+
+    /// Makes a file of these bytes in the same way.
+    fn write_bytes(&self, folder: &str, path: &Path, bytes: &[u8]) -> Result<()> {
+        self.write_whole(folder, path, |file| {
+            file.write_all(bytes)
+                .map_err(|source| Error::local("write", path, source))
+        })
     }
 
     /// Returns the folder of the cache.

@@ -6,7 +6,6 @@ use std::path::Path;
 use ibid_format::{FileId, FileKind, config};
 
 use super::{Cache, files_in, touch};
-use crate::layout::new_id;
 
 /// The file that holds it.
 pub(super) const OPENED: &str = "opened";
@@ -63,13 +62,7 @@ impl Cache {
             let length = (address.len() as u16).to_le_bytes();
             let (magic, slot) = (FileKind::Opened.magic(), opened.slot.0);
             let bytes = [&magic[..], &length, address.as_bytes(), &slot, &opened.config].concat();
-            let aside = self.folder().join(format!("tmp-{}", new_id()));
-            let _ = self.make_folder(self.folder()).map(|()| {
-                let written = std::fs::write(&aside, bytes).and_then(|()| std::fs::rename(&aside, &path));
-                if written.is_err() {
-                    let _ = std::fs::remove_file(&aside);
-                }
-            });
+            let _ = self.write_bytes("", &path, &bytes);
         }
         // Of two repositories that were at one address, this is the last.
         if let Ok(file) = std::fs::File::options().write(true).open(&path) {

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +17,7 @@ use std::time::SystemTime;
 use ibid_format::FileId;
 
 use super::{Cache, files_in, remove_abandoned, touch};
-use crate::{Error, Monitor, Warning};
+use crate::{Monitor, Warning};
 
 /// The folder of the cache that has parts.
 pub(super) const FOLDER: &str = "data";
@@ -147,11 +146,7 @@ impl Parts {
         let Some(gone) = gone else { return };
         self.delete(&gone);
         let path = self.path(pack, start);
-        let write = |file: &mut File| {
-            let written = file.write_all(bytes);
-            written.map_err(|source| Error::local("write", &path, source))
-        };
-        let kept = self.cache.write_whole(FOLDER, &path, write);
+        let kept = self.cache.write_bytes(FOLDER, &path, bytes);
         let was_full = self.with(|state| {
             state.coming -= part.takes();
             let was_full = state.is_full;

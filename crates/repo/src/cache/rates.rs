@@ -4,7 +4,6 @@ use std::io::Read;
 
 use super::Cache;
 use crate::Repository;
-use crate::layout::new_id;
 
 /// A file with two lines of text: `sent 1000000`, `received 5000000`.
 pub(super) const RATES: &str = "rates";
@@ -55,16 +54,9 @@ impl Cache {
     }
 
     fn remember_rates(&self, rates: Rates) {
-        let aside = self.folder().join(format!("tmp-{}", new_id()));
         let text = format!("sent {}\nreceived {}\n", rates.sent, rates.received);
         // Without them, it is not known how long something takes.
-        let _ = self.make_folder(self.folder()).map(|()| {
-            let written =
-                std::fs::write(&aside, text).and_then(|()| std::fs::rename(&aside, self.folder().join(RATES)));
-            if written.is_err() {
-                let _ = std::fs::remove_file(&aside);
-            }
-        });
+        let _ = self.write_bytes("", &self.folder().join(RATES), text.as_bytes());
     }
 }
 

@@ -93,14 +93,7 @@ impl Repository {
         for &id in &loaded.archived {
             let problem = "in an archive, and in no index file: a backup that was killed may have left it. What is in \
                            it is known once it is thawed";
-            checking
-                .notes
-                .lock()
-                .expect("no holder of this lock panics")
-                .push(Fault {
-                    object: name_in(folder::PACKS, id).to_string(),
-                    problem: problem.to_owned(),
-                });
+            checking.note(name_in(folder::PACKS, id), problem);
         }
         checking.packs(read, &mut report)?;
         let mut lacking_bases = checking.causes()?;
