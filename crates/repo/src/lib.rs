@@ -45,6 +45,7 @@ mod layout;
 mod listed;
 mod locks;
 mod monitor;
+mod opening;
 mod options;
 mod pattern;
 mod prune;
@@ -100,13 +101,12 @@ pub use ingest::{
 };
 pub use keys::{KeyChange, KeyInfo, KeyOptions};
 pub use monitor::{Monitor, ProgressCounters, Warning};
+pub use opening::Probe;
 pub use pattern::Patterns;
 pub use prune::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 pub use rehearsal::{Estimate, Inexact};
 pub use repair::{RepairOptions, RepairReport};
-pub use repository::{
-    AVERAGE_DEFAULT, CACHED_DATA_DEFAULT, CHUNKER_DEFAULT, InitOptions, Probe, Repository, check_memory,
-};
+pub use repository::{AVERAGE_DEFAULT, CACHED_DATA_DEFAULT, CHUNKER_DEFAULT, InitOptions, Repository, check_memory};
 pub use restore::{Overwrite, Planned, RestoreOptions, RestoreSummary};
 pub use rewrite::{RewriteOptions, RewriteSummary};
 pub use session::{SessionInfo, SessionState};

@@ -14,14 +14,14 @@ use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies, LastOpened, Parts};
 use crate::files::Files;
 use crate::index::{IndexLimits, LoadedIndex};
-use crate::key_slots::{add_slot, list_slots, unlock};
-use crate::layout::{config_copy_name, config_name, folder, is_kept, list_ids, name_in, new_id};
-use crate::listed::Listed;
+use crate::key_slots::add_slot;
+use crate::layout::{config_copy_name, config_name, folder, is_kept, name_in, new_id};
 use crate::locks::{cannot_lock, locking};
+use crate::opening::without_config;
 use crate::options::setters;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
-use crate::threads::{both, lock};
+use crate::threads::lock;
 use crate::{Error, Monitor, Result, clock};
 
 /// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
@@ -128,52 +128,6 @@ impl Default for InitOptions {
     }
 }
 
-/// Properties of a repository that can be read without a password.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Probe {
-    /// Id of the repository.
-    pub id: FileId,
-    /// Whether the repository is encrypted.
-    pub encrypted: bool,
-    /// The bytes of its config.
-    pub(crate) config: Vec<u8>,
-    /// The key slots that there were, if they were listed.
-    pub(crate) slots: Option<Vec<FileId>>,
-    /// Whether a cache remembers all this, and the storage was not asked.
-    pub(crate) is_remembered: bool,
-}
-
-impl Probe {
-    /// Opens the repository, with the config that was read: as [`Repository::open`], which reads it again.
-    ///
-    /// # Errors
-    /// Those of [`Repository::open`].
-    ///
-    /// ```
-    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
-    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
-    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
-    /// # Repository::init(storage.clone(), Some(b"secret"), &init)?;
-    /// let probe = Repository::probe(storage.as_ref())?;
-    /// let password = probe.encrypted.then_some(b"secret".as_slice());
-    /// let repository = probe.open(storage, password)?;
-    /// # assert!(repository.is_encrypted());
-    /// # Ok::<(), ibid_repo::Error>(())
-    /// ```
-    pub fn open(&self, storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        let opened = Repository::open_with(storage.clone(), &self.config, password, self.slots.as_deref());
-        match opened {
-            // The storage can't be reached, or the keys were tried.
-            Err(Error::Storage(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            Err(error @ Error::WrongPassword { slots: 1.., .. }) => Err(error),
-            // There may be another repository now.
-            Err(_) if self.is_remembered => Repository::open(storage, password),
-            opened => opened,
-        }
-    }
-}
-
 /// Handle to an open repository. It is cheap to clone and can be used from several threads.
 #[derive(Clone)]
 pub struct Repository {
@@ -181,7 +135,7 @@ pub struct Repository {
     /// The key slot that opened the repository.
     pub(crate) slot: Option<FileId>,
     /// The same with the config, if it was opened with a password: a cache remembers it.
-    opened: Option<Arc<LastOpened>>,
+    pub(crate) opened: Option<Arc<LastOpened>>,
     pub(crate) config: Config,
     pub(crate) chunker: Arc<Chunker>,
     pub(crate) memory: u64,
@@ -311,109 +265,6 @@ impl Repository {
             scratch: None,
             index_limits: None,
         }
-    }
-
-    /// Returns the properties that can be read without a password.
-    ///
-    /// # Errors
-    /// [`Error::NoRepository`]; a config that can't be parsed; errors of the storage.
-    pub fn probe(storage: &dyn Storage) -> Result<Probe> {
-        // Who opens it needs the keys next.
-        let is_remote = storage.is_remote();
-        let (slots, bytes) = both(
-            is_remote,
-            || is_remote.then(|| list_slots(storage)).transpose(),
-            || read_config(storage),
-        );
-        let bytes = bytes?;
-        let header = read_header(storage, &bytes)?;
-        Ok(Probe {
-            id: header.repository,
-            encrypted: header.encrypted,
-            config: bytes,
-            // Should that fail, they are listed again, and the error is told.
-            slots: slots.ok().flatten(),
-            is_remembered: false,
-        })
-    }
-
-    /// Does the same as [`probe`](Repository::probe), but asks the storage nothing if it is reached over a network and
-    /// a [cache](Repository::with_cache) below `folder` remembers the encrypted repository that was opened there last.
-    /// Should there be another one now, [`Probe::open`] opens that.
-    ///
-    /// # Errors
-    /// Those of [`probe`](Repository::probe).
-    ///
-    /// ```
-    /// # use ibid_repo::{Argon2Cost, InitOptions, MemoryStorage, Repository};
-    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
-    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
-    /// # Repository::init(storage.clone(), Some(b"secret"), &init)?;
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let probe = Repository::probe_with_cache(storage.as_ref(), folder.path())?;
-    /// let repository = probe.open(storage, Some(b"secret"))?.with_cache(folder.path());
-    /// # assert!(repository.is_encrypted());
-    /// # Ok::<(), ibid_repo::Error>(())
-    /// ```
-    pub fn probe_with_cache(storage: &dyn Storage, folder: &Path) -> Result<Probe> {
-        let address = storage.is_remote().then(|| storage.location());
-        let last = address.and_then(|address| LastOpened::find(folder, &address));
-        let remembered = last.and_then(|last| {
-            let header = config::header(&last.config).ok()?;
-            header.encrypted.then_some(Probe {
-                id: header.repository,
-                encrypted: true,
-                config: last.config,
-                slots: Some(vec![last.slot]),
-                is_remembered: true,
-            })
-        });
-        match remembered {
-            Some(probe) => Ok(probe),
-            None => Repository::probe(storage),
-        }
-    }
-
-    /// Opens a repository with its password, or an unencrypted one without.
-    ///
-    /// # Errors
-    /// [`Error::WrongPassword`], [`Error::PasswordNeeded`], [`Error::NotEncrypted`] if a password
-    /// was given for a repository without encryption.
-    pub fn open(storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
-        Repository::probe(storage.as_ref())?.open(storage, password)
-    }
-
-    /// Opens a repository with the bytes of its config.
-    pub(crate) fn open_with(
-        storage: Arc<dyn Storage>,
-        bytes: &[u8],
-        password: Option<&[u8]>,
-        slots: Option<&[FileId]>,
-    ) -> Result<Repository> {
-        let location = storage.location();
-        let header = read_header(storage.as_ref(), bytes)?;
-        let (keys, slot) = match (password, header.master) {
-            (None, Some(master)) => (Keys::unencrypted(header.repository, &master), None),
-            (Some(_), Some(_)) => return Err(Error::NotEncrypted { location }),
-            (None, None) => return Err(Error::PasswordNeeded { location }),
-            (Some(password), None) => {
-                let (keys, slot) = unlock(storage.as_ref(), header.repository, password, slots)?;
-                (keys, Some(slot))
-            }
-        };
-        let config = config::open(bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
-        let keys = match &config.chunk_key {
-            Some(key) => keys.with_chunk_key(key),
-            None => keys,
-        };
-        let opened = slot.map(|slot| LastOpened {
-            slot,
-            config: bytes.to_vec(),
-        });
-        Ok(Repository {
-            opened: opened.map(Arc::new),
-            ..Repository::with_config(storage, keys, slot, config)?
-        })
     }
 
     /// Returns the repository with this config.
@@ -797,67 +648,4 @@ pub(crate) fn recorded_lock(config: &Config) -> Option<Lock> {
 fn chunker_of(settings: &Settings) -> Result<Chunker> {
     let backend = Backend::preferred().map_err(SettingsError::from)?;
     Ok(Chunker::with_backend(settings, backend)?)
-}
-
-pub(crate) fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
-    match storage.get(&config_name(), config::LIMIT) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(without_config(storage)?),
-        Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(
-            storage,
-            ibid_format::Error::OutOfRange {
-                field: "config file",
-                min: 0,
-                max: config::LIMIT,
-                found: storage.size(&config_name())?,
-            },
-        )?),
-        result => Ok(result?),
-    }
-}
-
-/// Returns what the lack of a config means: that there is no repository, or that it is lost. A key alone may be
-/// left of an initialisation that was cut short.
-fn without_config(storage: &dyn Storage) -> Result<Error> {
-    const FOLDERS: [&str; 4] = [folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES, folder::PACKS];
-    let location = storage.location();
-    let listed = Listed::of(storage, &[&FOLDERS[..], &[folder::CONFIG_COPY]].concat())?;
-    let has_copy = match listed.take(folder::CONFIG_COPY) {
-        Some(names) => !names.is_empty(),
-        None => match storage.size(&config_copy_name()) {
-            Ok(_) => true,
-            Err(error) if error.kind() == ErrorKind::NotFound => false,
-            Err(error) => return Err(error.into()),
-        },
-    };
-    let mut is_ours = has_copy;
-    for folder in FOLDERS {
-        is_ours = is_ours || !listed.ids(storage, folder)?.is_empty();
-    }
-    Ok(match is_ours {
-        true => Error::ConfigMissing { location, has_copy },
-        false => Error::NoRepository { location },
-    })
-}
-
-pub(crate) fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
-    config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
-}
-
-/// Classifies an unreadable config: damaged if our keys or snapshots are beside it, else another
-/// program's file.
-fn damaged_config(storage: &dyn Storage, source: ibid_format::Error) -> Result<Error> {
-    let is_version = matches!(source, ibid_format::Error::Version { .. });
-    let is_ours = || {
-        Ok::<_, Error>(
-            !(list_ids(storage, folder::KEYS)?.is_empty() && list_ids(storage, folder::SNAPSHOTS)?.is_empty()),
-        )
-    };
-    Ok(if is_version || is_ours()? {
-        Error::ConfigDamaged { source }
-    } else {
-        Error::NotARepository {
-            location: storage.location(),
-            found: format!("its config is that of something else ({source})"),
-        }
-    })
 }

@@ -13,7 +13,7 @@ use super::aside::{delete, put_aside};
 use crate::files::Files;
 use crate::layout::{config_copy_name, config_name, folder};
 use crate::listed::Listed;
-use crate::repository::read_header;
+use crate::opening::read_header;
 use crate::{Error, Probe, Repository, Result};
 
 impl Repository {

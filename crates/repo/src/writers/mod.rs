@@ -17,7 +17,7 @@ use ibid_format::{FileId, FileKind, Keys};
 use ibid_storage::{ErrorKind, Name, Storage};
 
 use crate::layout::{config_copy_name, config_name, folder, list_ids, name_in, new_id};
-use crate::repository::{read_config, read_header};
+use crate::opening::{read_config, read_header};
 use crate::{Error, Repository, Result, clock};
 pub(crate) use doubts::Doubts;
 use storage::WriterStorage;
