@@ -102,7 +102,8 @@ def s3_request(method, endpoint, path, query=(), body=b"", headers=(), keys=None
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
-    signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"
+    credential = f"Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"
+    signed["authorization"] = f"AWS4-HMAC-SHA256 {credential}"
     return request(method, f"{endpoint}{quoted}" + (f"?{query}" if query else ""), body, signed)
 
 

@@ -3,10 +3,10 @@
 
     thaw.py target/debug/ibid
 
-A repository gets two backups with `--storage-class DEEP_ARCHIVE`. All packs with data must be there, and a restore must
-refuse, and write nothing. Then the server is told to take three looks for each thawing: `restore --thaw` is killed while
-it waits, and begins again, and must give back every byte. A prune beside that must delete what nothing needs. The server
-is asked itself what the packs' class is, and whether they are thawed.
+A repository gets two backups with `--storage-class DEEP_ARCHIVE`. All packs with data must be there, and a restore
+must refuse, and write nothing. Then the server is told to take three looks for each thawing: `restore --thaw` is killed
+while it waits, and begins again, and must give back every byte. A prune beside that must delete what nothing needs. The
+server is asked itself what the packs' class is, and whether they are thawed.
 """
 
 import argparse

@@ -92,7 +92,11 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         "checked {snapshots} and {}, {read}",
         counted(report.packs, "pack", "packs")
     ))?;
-    archived(out, report.archived, "not looked into: they are there, in their size")?;
+    let not_read = [
+        "not looked into: it is there, in its size",
+        "not looked into: they are there, in their size",
+    ];
+    archived(out, report.archived, not_read)?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
         out.line(format!("{packs} in no index file; the next backup lists them"))?;
@@ -116,13 +120,14 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
 }
 
 /// Says what was not done with packs in an archive, if there are any.
-pub(super) fn archived(out: &mut Out, archived: PackBytes, what: &str) -> Result<()> {
+pub(super) fn archived(out: &mut Out, archived: PackBytes, [of_one, of_many]: [&str; 2]) -> Result<()> {
     match archived.packs {
         0 => Ok(()),
         packs => out.line(format!(
-            "{} ({}) in an archive, {what}",
+            "{} ({}) in an archive, {}",
             counted(packs, "pack", "packs"),
-            size(archived.bytes)
+            size(archived.bytes),
+            if packs == 1 { of_one } else { of_many }
         )),
     }
 }

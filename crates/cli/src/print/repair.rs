@@ -56,7 +56,7 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
     }
     let packs = |packs| counted(packs, "pack", "packs");
     out.line(format!("examined {}", packs(report.packs)))?;
-    archived(out, report.archived, "left as they are")?;
+    archived(out, report.archived, ["left as it is", "left as they are"])?;
     if report.salvaged_frames + report.lost_frames > 0 {
         out.line(format!(
             "  of damaged packs, {} ({}) {would}salvaged, {} lost",
