@@ -14,6 +14,10 @@ use crate::index::{LoadedIndex, NumberSet, find_base};
 use crate::scratch::{Array, Scratch};
 use crate::threads::wait;
 
+/// Frames that may have their turn while one that began before them has not ended. What was read for that one is needed
+/// next, so it must not leave the cache only because a thread was held up. More than there are threads.
+const AHEAD_MAX: u64 = 32;
+
 /// Hash of the ids of a frame's chunks. Keeping the ids themselves would take as much memory as the
 /// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +111,10 @@ struct State {
     taken: Cursor,
     /// Where the one thread is that goes before the others and reads nothing.
     foreseen: Cursor,
-    /// Number of frames being read, whose dependents may become ready.
-    reading: usize,
+    /// Number of turns that began.
+    begun: u64,
+    /// Which of them have not ended: frames being read, whose dependents may become ready.
+    reading: Vec<u64>,
     stopped: bool,
 }
 
@@ -124,6 +130,8 @@ struct Cursor {
 /// A frame being read. Dropping it makes its dependents ready.
 pub(super) struct Turn<'t> {
     turns: &'t Turns,
+    /// Number of turns that began before.
+    number: u64,
     pub(super) frame: u32,
     /// Whether other frames are encoded against it.
     pub(super) is_base: bool,
@@ -151,7 +159,8 @@ impl Turns {
                 next,
                 taken: Cursor::default(),
                 foreseen: Cursor::default(),
-                reading: 0,
+                begun: 0,
+                reading: Vec::new(),
                 stopped: false,
             }),
             changed: Condvar::new(),
@@ -163,29 +172,34 @@ impl Turns {
     }
 
     /// Returns the next frame, or none if there are no more. Waits while frames being read may make
-    /// others ready.
+    /// others ready, and while one of them has been read for too long.
     pub(super) fn next(&self) -> Result<Option<Turn<'_>>> {
         let mut state = self.state();
         loop {
             if state.stopped {
                 return Ok(None);
             }
-            if let Some(frame) = state.take(|state| &mut state.taken)? {
+            if !state.is_held_up()
+                && let Some(frame) = state.take(|state| &mut state.taken)?
+            {
                 let named = match state.plan.named.contains(frame) {
                     true => Some(Fingerprint(state.plan.names.get(frame.into())?)),
                     false => None,
                 };
                 let first = unpacked(state.first.get(frame.into())?);
-                state.reading += 1;
+                let number = state.begun;
+                state.begun += 1;
+                state.reading.push(number);
                 return Ok(Some(Turn {
                     turns: self,
+                    number,
                     frame,
                     is_base: state.plan.bases.contains(frame),
                     named,
                     first,
                 }));
             }
-            if state.reading == 0 {
+            if state.reading.is_empty() {
                 return Ok(None);
             }
             state = wait(&self.changed, &self.state, state);
@@ -215,6 +229,12 @@ impl Turns {
 }
 
 impl State {
+    /// Returns whether as many turns began after one that has not ended as may.
+    fn is_held_up(&self) -> bool {
+        let oldest = self.reading.iter().min();
+        oldest.is_some_and(|oldest| self.begun - oldest > AHEAD_MAX)
+    }
+
     /// Takes the next frame that is ready at a cursor.
     fn take(&mut self, cursor: impl Fn(&mut State) -> &mut Cursor) -> Result<Option<u32>> {
         if let Some(frame) = cursor(self).todo.pop() {
@@ -237,13 +257,16 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.state();
         state.taken.todo.extend(self.first);
-        state.reading -= 1;
+        state.reading.retain(|&number| number != self.number);
         self.turns.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
     use super::*;
 
     /// Returns a plan in which each of these frames follows the one named, if any.
@@ -310,6 +333,30 @@ mod tests {
         let mut read = read.into_inner().unwrap();
         read.sort_unstable();
         assert!(read.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn no_thread_goes_far_ahead_of_one_that_is_held_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let turns = Turns::new(plan(&Scratch::tiny(folder.path()), &[None; 100])).unwrap();
+        let held_up = turns.next().unwrap().unwrap();
+        let had = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                while let Some(turn) = turns.next().unwrap() {
+                    had.store(turn.frame.into(), Ordering::Relaxed);
+                }
+            });
+            while had.load(Ordering::Relaxed) < AHEAD_MAX {
+                std::thread::yield_now();
+            }
+            // One that is handed out too early comes at once.
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(had.load(Ordering::Relaxed), AHEAD_MAX);
+            drop(held_up);
+            others.join().unwrap();
+        });
+        assert_eq!(had.load(Ordering::Relaxed), 99);
     }
 
     #[test]
