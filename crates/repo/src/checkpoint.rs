@@ -77,14 +77,16 @@ impl Repository {
     }
 
     /// Calls `each` with the chunks that useful checkpoints need. A tree that can't be read counts as far as it
-    /// can. Visit what must be complete before, because `reach` passes over what it has met.
+    /// can. Visit what must be complete before, because `reach` passes over what it has met. Checkpoints may have been
+    /// listed.
     pub(crate) fn visit_checkpoints(
         &self,
+        listed: &Listed,
         reach: &mut Reach<'_>,
         snapshots: &[SnapshotInfo],
         each: Each<'_>,
     ) -> Result<()> {
-        let checkpoints = self.checkpoints(|_, _| {})?;
+        let checkpoints = self.checkpoints_listed(listed, |_, _| {})?;
         for info in useful(&checkpoints, snapshots, clock::now()) {
             match reach.visit(&info.checkpoint.root, &mut *each) {
                 Err(error) if error.is_fault() => {}
@@ -95,10 +97,10 @@ impl Repository {
     }
 
     /// Deletes the checkpoints that are not useful, or damaged.
-    pub(crate) fn drop_useless_checkpoints(&self) -> Result<()> {
+    pub(crate) fn drop_useless_checkpoints(&self, listed: &Listed) -> Result<()> {
         // Before the snapshots: one that is stored meanwhile can only make more checkpoints useless.
         let mut useless = Vec::new();
-        let checkpoints = self.checkpoints(|id, error| {
+        let checkpoints = self.checkpoints_listed(listed, |id, error| {
             if error.is_of_content() {
                 useless.push(id);
             }

@@ -178,6 +178,17 @@ impl Files {
         Snapshot::open(&self.keys, id, &mut bytes).map_err(Error::damaged(name))
     }
 
+    /// Reads the bytes of a snapshot.
+    pub(crate) fn snapshot_bytes(&self, id: FileId) -> Result<Vec<u8>> {
+        let is_whole = |bytes: &Vec<u8>| Snapshot::open(&self.keys, id, &mut bytes.clone()).is_ok();
+        let copy = self.copies.as_ref();
+        let copy = copy.and_then(|copies| copies.get(folder::SNAPSHOTS, id, snapshot::LIMIT));
+        match copy.filter(is_whole) {
+            Some(bytes) => Ok(bytes),
+            None => Ok(self.storage.get(&name_in(folder::SNAPSHOTS, id), snapshot::LIMIT)?),
+        }
+    }
+
     /// Reads an index file, and keeps a copy.
     pub(crate) fn read_index(&self, id: FileId) -> Result<index_file::Index> {
         let open = |bytes| index_file::Index::open(&self.keys, id, bytes);

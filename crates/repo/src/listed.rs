@@ -7,7 +7,7 @@ use ibid_format::FileId;
 use ibid_storage::{Name, Storage};
 
 use crate::Result;
-use crate::layout::{ids_of, list_ids};
+use crate::layout::{each_id, ids_of, list_ids};
 use crate::threads::lock;
 
 /// The files in folders that an operation has listed together. A folder that is not among them is listed when it is
@@ -42,6 +42,13 @@ impl Listed {
         })
     }
 
+    /// Returns lists of its own, with all that was not asked for yet.
+    pub(crate) fn copy(&self) -> Listed {
+        Listed {
+            folders: Arc::new(Mutex::new(lock(&self.folders).clone())),
+        }
+    }
+
     /// Returns whether a folder was listed, and was not asked for yet.
     pub(crate) fn has(&self, folder: &str) -> bool {
         lock(&self.folders).contains_key(folder)
@@ -57,6 +64,22 @@ impl Listed {
         match self.take(folder) {
             Some(names) => ids_of(storage, folder, names),
             None => list_ids(storage, folder),
+        }
+    }
+
+    /// Calls `each` with the id and the size in bytes of each file in a folder, in no order.
+    pub(crate) fn each(
+        &self,
+        storage: &dyn Storage,
+        folder: &str,
+        mut each: impl FnMut(FileId, u64) -> Result<()>,
+    ) -> Result<()> {
+        match self.take(folder) {
+            Some(names) => {
+                let mut ids = ids_of(storage, folder, names)?.into_iter();
+                ids.try_for_each(|(id, size)| each(id, size))
+            }
+            None => each_id(storage, folder, each),
         }
     }
 }

@@ -13,12 +13,14 @@ use ibid_storage::{Error as StorageError, ErrorKind, Lock, LockMode, Operation, 
 use crate::budget::{BUFFERS_MIN, MEMORY_DEFAULT, MEMORY_MIN};
 use crate::cache::{Cache, CacheStats, Copies, LastOpened, Parts};
 use crate::files::Files;
-use crate::index::{IndexLimits, LoadedIndex};
+use crate::index::{IndexLimits, LoadedIndex, View};
 use crate::key_slots::add_slot;
 use crate::layout::{config_copy_name, config_name, folder, is_kept, name_in, new_id};
+use crate::listed::Listed;
 use crate::locks::{cannot_lock, locking};
 use crate::opening::without_config;
 use crate::options::setters;
+use crate::prune::PruneState;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
 use crate::threads::lock;
@@ -535,6 +537,14 @@ impl Repository {
         let fresh = Arc::new(LoadedIndex::load_for_reader(self)?);
         *loaded = Some(fresh.clone());
         Ok(fresh)
+    }
+
+    /// Loads it anew, from what a pruner has listed after it had read the log.
+    pub(crate) fn load_to_read(&self, state: &PruneState, listed: Listed) -> Result<()> {
+        self.refresh();
+        let fresh = LoadedIndex::load_for_pruner(self, View::Reader, state, listed)?;
+        *lock(&self.loaded) = Some(Arc::new(fresh));
+        Ok(())
     }
 
     pub(crate) fn tree_reader(&self) -> Result<ChunkReader<'_>> {

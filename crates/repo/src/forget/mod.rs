@@ -43,11 +43,10 @@ impl Repository {
 
     /// Copies a snapshot to where it can be brought back from, unless it is gone.
     fn copy_forgotten(&self, id: FileId) -> Result<()> {
-        let bytes = match self.files.storage.get(&name_in(folder::SNAPSHOTS, id), snapshot::LIMIT) {
-            Ok(bytes) => bytes,
+        let bytes = match self.files.snapshot_bytes(id) {
             // Another process was faster.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            bytes => bytes?,
         };
         match self.files.storage.put(&name_in(folder::FORGOTTEN, id), &[&bytes]) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),

@@ -64,6 +64,23 @@ impl LoadedIndex {
         LoadedIndex::load_with(repository, View::Reader, None, Listing::OfToday, listed)
     }
 
+    /// Loads the index for a pruner. `state` is the last entry of the log that it knows, from before the folders were
+    /// listed.
+    pub(crate) fn load_for_pruner(
+        repository: &Repository,
+        view: View,
+        state: &PruneState,
+        listed: Listed,
+    ) -> Result<LoadedIndex> {
+        LoadedIndex::load_with(repository, view, Some(state.clone()), Listing::New, listed)
+    }
+
+    /// Lists what a pruner loads an index from, and checkpoints.
+    pub(crate) fn list_for_pruner(repository: &Repository) -> Result<Listed> {
+        let folders = [DAMAGED_PACKS, folder::CHECKPOINTS, folder::INDEX, folder::PACKS];
+        Listed::of(&*repository.files.storage, &folders)
+    }
+
     /// Loads the index of a repository for a writer who has just read the log.
     pub(crate) fn load_for_writer(repository: &Repository, state: PruneState, listed: Listed) -> Result<LoadedIndex> {
         LoadedIndex::load_with(repository, View::Writer, Some(state), Listing::OfToday, listed)

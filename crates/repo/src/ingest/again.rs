@@ -16,6 +16,7 @@ use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
 use super::work::{Batch, Part, SmallFile};
 use crate::index::{LoadedIndex, Place};
+use crate::listed::Listed;
 use crate::read::ChunkReader;
 use crate::scratch::Bits;
 use crate::source::Filter;
@@ -152,7 +153,7 @@ impl Sending<'_> {
         }
         let repository = self.job.repository;
         let each = &mut |id: &ChunkId, length, kind| self.chunk(id, length, kind);
-        repository.visit_checkpoints(&mut reach, again.snapshots, each)?;
+        repository.visit_checkpoints(&Listed::default(), &mut reach, again.snapshots, each)?;
         self.flush()?;
         let flushed = self.batches.flush();
         self.note(flushed)

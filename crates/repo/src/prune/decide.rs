@@ -8,6 +8,7 @@ use ibid_storage::{ErrorKind, Name};
 use super::rules::{self, Rule};
 use super::{PruneOptions, PruneState, WaitingFor};
 use crate::layout::{folder, name_in};
+use crate::listed::Listed;
 use crate::session::SessionState;
 use crate::{Error, Repository, Result, clock};
 
@@ -54,8 +55,8 @@ impl Repository {
 
     /// Ends the sessions to give up on, and those whose process is gone: also if there is nothing to free that they
     /// may need, or they would be listed for ever.
-    pub(super) fn end_dead_sessions(&self, options: &PruneOptions) -> Result<()> {
-        for (id, _) in self.files.list(folder::SESSIONS)? {
+    pub(super) fn end_dead_sessions(&self, options: &PruneOptions, listed: &Listed) -> Result<()> {
+        for (id, _) in listed.ids(&*self.files.storage, folder::SESSIONS)? {
             match self.session(id) {
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
                 Ok(info) if info.state == SessionState::Ended => {

@@ -63,7 +63,6 @@ impl Repository {
             met: HashSet::new(),
             directory: None,
         };
-        self.refresh();
         let reader = self.tree_reader()?;
         let mut reach = Reach::new(self, &reader);
         let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
@@ -76,7 +75,8 @@ impl Repository {
             });
             visited.map_err(|error| error.of_what_is_needed(info))?;
         }
-        self.visit_checkpoints(&mut reach, snapshots, &mut |id, _, _| search.need(id).map(drop))?;
+        let of_checkpoint = &mut |id: &ChunkId, _, _| search.need(id).map(drop);
+        self.visit_checkpoints(&all.listed, &mut reach, snapshots, of_checkpoint)?;
         let mut now_known = Known {
             snapshots: snapshots.iter().map(|info| info.id).collect(),
             packs: IdMap::new(&self.scratch()),

@@ -40,6 +40,7 @@ pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
+use crate::listed::Listed;
 use crate::threads::{both, each};
 use crate::{Error, Repository, Result, SnapshotInfo, StorageError, Warning, clock};
 use keep::Known;
@@ -152,17 +153,25 @@ impl Repository {
         if options.exclusive {
             self.refuse_open_sessions(options)?;
         }
+        let folders = [folder::CHECKPOINTS, folder::FORGOTTEN, folder::PRUNE, folder::SESSIONS];
+        let listed = Listed::of(&*self.files.storage, &folders)?;
         // What an earlier one has begun.
-        self.settle_batches(options, None, &mut summary)?;
-        self.sweep(&mut Moved::new(&self.scratch()), &mut summary)?;
-        self.drop_useless_checkpoints()?;
-        self.end_dead_sessions(options)?;
+        let state = PruneState::read_listed(&self.files, &listed)?;
+        let state = self.settle_batches(state, options, None, &mut summary)?;
+        self.sweep(&state, &mut Moved::new(&self.scratch()), &mut summary)?;
+        self.drop_useless_checkpoints(&listed)?;
+        self.end_dead_sessions(options, &listed)?;
+        let mut state = Some(state);
         let mut encodes = true;
         let mut options = options.clone();
         let mut no_space = None;
         for _ in 0..TRIES_MAX {
             let options = &mut options;
-            match self.condemn_garbage(options, encodes, &mut summary) {
+            let before = match state.take() {
+                Some(state) => state,
+                None => PruneState::read(&self.files)?.settled(&self.files)?,
+            };
+            match self.condemn_garbage(before, &listed, options, encodes, &mut summary) {
                 // What is moved is there twice for a while. The packs that nothing needs go without that.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && no_space.is_none() => {
                     self.monitor.warn(Warning::MovesNothing);
@@ -172,16 +181,13 @@ impl Repository {
                 Err(error) => return Err(error),
                 Ok(Emptied::Condemned(mut condemned)) => {
                     self.refresh();
-                    self.settle_batches(options, condemned.known, &mut summary)?;
-                    self.sweep(&mut condemned.moved, &mut summary)?;
+                    let state = self.settle_batches(condemned.state, options, condemned.known, &mut summary)?;
+                    self.sweep(&state, &mut condemned.moved, &mut summary)?;
                     // They can't come back now.
                     self.delete_all(folder::FORGOTTEN, &condemned.forgotten)?;
                     self.refresh();
                     self.renew_locks(&mut summary)?;
-                    summary.stored = self.stored_bytes()?;
-                    if self.is_encrypted() && !self.files.keys.is_of_writer() {
-                        summary.writers = self.files.list(folder::WRITERS)?.len() as u64;
-                    }
+                    self.sum_up(&mut summary)?;
                     return Ok((summary, no_space));
                 }
                 Ok(Emptied::Only(warning)) => {
@@ -233,17 +239,26 @@ impl Repository {
     }
 
     /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
-    fn condemn_garbage(&self, options: &PruneOptions, encodes: bool, summary: &mut PruneSummary) -> Result<Emptied> {
-        let forgotten = self.files.list(folder::FORGOTTEN)?;
+    /// Forgotten snapshots may have been listed.
+    fn condemn_garbage(
+        &self,
+        state: PruneState,
+        listed: &Listed,
+        options: &PruneOptions,
+        encodes: bool,
+        summary: &mut PruneSummary,
+    ) -> Result<Emptied> {
+        let forgotten = listed.ids(&*self.files.storage, folder::FORGOTTEN)?;
         let snapshots = self.snapshots_needed()?;
         let forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
         // After a loss of power, a snapshot must not be back whose data is gone.
         let mut gone = forgotten.clone();
         gone.retain(|id| !snapshots.iter().any(|info| info.id == *id));
         self.delete_all(folder::SNAPSHOTS, &gone)?;
-        let loaded = LoadedIndex::load(self, View::Writer)?;
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let loaded = LoadedIndex::load_for_pruner(self, View::Writer, &state, listed.copy())?;
         loaded.settle(&self.files)?;
-        self.refresh();
+        self.load_to_read(&state, listed)?;
         if summary.estimate.lost_packs == 0 {
             // Once, however often it begins again.
             loaded.lost_packs().tell(&self.monitor);
@@ -251,6 +266,7 @@ impl Repository {
         let mut plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
         summary.estimate = plan.estimate;
         let mut condemned = Condemned {
+            state: loaded.state.clone(),
             known: None,
             moved: Moved::new(&self.scratch()),
             forgotten,
@@ -260,14 +276,14 @@ impl Repository {
         if plan.goes.is_empty() && !loaded.has_doubted_files(&self.files) {
             return Ok(Emptied::Condemned(Box::new(condemned)));
         }
-        let fetched = self.fetch_to_encode(&loaded, &mut plan)?;
+        self.fetch_to_encode(&loaded, &mut plan)?;
         let (moved, goes) = self.repack(&loaded, &plan, summary)?;
         condemned.moved = moved;
         let before = loaded.state.clone();
         if plan.anew.is_empty() {
             drop((loaded, plan));
         } else {
-            match self.encode_anew(loaded, plan, &fetched, &snapshots, summary) {
+            match self.encode_anew(loaded, plan, &snapshots, summary) {
                 Err(error) if error.is_fault() => return Ok(Emptied::Only(Warning::Repository { error })),
                 Ok(false) => return Ok(Emptied::Only(Warning::EncodesNothingAnew)),
                 encoded => encoded.map(drop)?,
@@ -277,14 +293,13 @@ impl Repository {
             return Ok(Emptied::Overtaken);
         };
         condemned.known = known;
-        let is_first = match entry {
-            Some(entry) => log::append(&self.files, &before, entry)?.is_some(),
-            None => true,
-        };
-        Ok(match is_first {
-            true => Emptied::Condemned(Box::new(condemned)),
-            false => Emptied::Overtaken,
-        })
+        if let Some(entry) = entry {
+            match log::append(&self.files, &before, entry)? {
+                Some(state) => condemned.state = state,
+                None => return Ok(Emptied::Overtaken),
+            }
+        }
+        Ok(Emptied::Condemned(Box::new(condemned)))
     }
 
     /// Returns the entry that condemns those of these packs that can go, if any can. `None` if the log has gone
@@ -292,7 +307,9 @@ impl Repository {
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots_needed()?;
-        let (all, kept) = self.load_two(View::Writer, View::Without(goes.clone()))?;
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let (all, kept) = self.load_two(before, View::Writer, View::Without(goes.clone()), &listed)?;
+        self.load_to_read(before, listed)?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
             return Ok(None);
         }
@@ -323,14 +340,26 @@ impl Repository {
         }))
     }
 
-    /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `known` says what was
-    /// looked at when the last of them were condemned.
-    fn settle_batches(&self, options: &PruneOptions, known: Option<Known>, summary: &mut PruneSummary) -> Result<()> {
+    /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `state` is the last entry of the
+    /// log that is known, and the one that is returned is; `known` says what was looked at when the last packs of it
+    /// were condemned.
+    fn settle_batches(
+        &self,
+        state: PruneState,
+        options: &PruneOptions,
+        known: Option<Known>,
+        summary: &mut PruneSummary,
+    ) -> Result<PruneState> {
         summary.waiting.clear();
+        let mut last = Some(state);
         for _ in 0..TRIES_MAX {
-            let state = PruneState::read(&self.files)?.settled(&self.files)?;
+            let state = match last.take() {
+                Some(state) => state,
+                None => PruneState::read(&self.files)?,
+            };
+            let state = state.settled(&self.files)?;
             if state.entry.batches.is_empty() {
-                return Ok(());
+                return Ok(state);
             }
             if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
                 self.wait_for_caches(2, options)?;
@@ -350,7 +379,7 @@ impl Repository {
                         batch.time = clock::now();
                     }
                 }
-                log::append(&self.files, &state, entry)?;
+                last = log::append(&self.files, &state, entry)?;
                 continue;
             }
             let waiting = self.decide(&state, options)?;
@@ -361,7 +390,7 @@ impl Repository {
             let due: Vec<bool> = state.entry.batches.iter().map(is_due).collect();
             summary.waiting = waiting;
             if !due.contains(&true) {
-                return Ok(());
+                return Ok(state);
             }
             let was_any_seen = |batch: &Batch| batch.seen.as_ref().is_some_and(|seen| !seen.is_empty());
             if state.entry.batches.iter().any(was_any_seen) {
@@ -371,16 +400,25 @@ impl Repository {
             let Some(entry) = self.doom(&state, &due, known.as_ref())? else {
                 continue;
             };
-            if log::append(&self.files, &state, entry)?.is_some() && !due.contains(&false) {
-                return Ok(());
+            last = log::append(&self.files, &state, entry)?;
+            if !due.contains(&false)
+                && let Some(state) = last.take()
+            {
+                return Ok(state);
             }
         }
         Err(Error::PruneBusy)
     }
 
-    /// Loads the index in two views.
-    fn load_two(&self, first: View, second: View) -> Result<(LoadedIndex, LoadedIndex)> {
-        let load = |view| LoadedIndex::load(self, view);
+    /// Loads the index in two views, from the same lists.
+    fn load_two(
+        &self,
+        state: &PruneState,
+        first: View,
+        second: View,
+        listed: &Listed,
+    ) -> Result<(LoadedIndex, LoadedIndex)> {
+        let load = |view| LoadedIndex::load_for_pruner(self, view, state, listed.copy());
         let (first, second) = both(self.files.storage.is_remote(), || load(first), || load(second));
         Ok((first?, second?))
     }
@@ -390,7 +428,9 @@ impl Repository {
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
         let snapshots = self.snapshots_needed()?;
-        let (all, kept) = self.load_two(View::Reader, View::Writer)?;
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let (all, kept) = self.load_two(state, View::Reader, View::Writer, &listed)?;
+        self.load_to_read(state, listed)?;
         if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
             return Ok(None);
         }
@@ -414,8 +454,9 @@ impl Repository {
         Ok(Some(entry))
     }
 
-    /// Returns the bytes of all files of the repository but keys and config.
-    fn stored_bytes(&self) -> Result<u64> {
+    /// Notes the bytes of all files of the repository but keys and config, and the number of writers.
+    fn sum_up(&self, summary: &mut PruneSummary) -> Result<()> {
+        let storage = &*self.files.storage;
         let folders = [
             folder::PACKS,
             folder::INDEX,
@@ -423,17 +464,21 @@ impl Repository {
             folder::CHECKPOINTS,
             folder::SKETCHES,
         ];
+        let listed = Listed::of(storage, &[&folders[..], &[folder::WRITERS]].concat())?;
         let bytes_in = |folder: &&str| {
             let mut bytes = 0;
-            self.files.each(folder, |_, size| {
+            listed.each(storage, folder, |_, size| {
                 bytes += size;
                 Ok(())
             })?;
             Ok(bytes)
         };
-        each(self.files.storage.is_remote(), &folders, bytes_in)
-            .into_iter()
-            .sum()
+        let bytes = each(storage.is_remote(), &folders, bytes_in).into_iter();
+        summary.stored = bytes.sum::<Result<u64>>()?;
+        if self.is_encrypted() && !self.files.keys.is_of_writer() {
+            summary.writers = listed.ids(storage, folder::WRITERS)?.len() as u64;
+        }
+        Ok(())
     }
 }
 
@@ -455,6 +500,8 @@ struct Condemnation {
 
 /// What was done before packs were condemned.
 struct Condemned {
+    /// The last entry of the log that is known.
+    state: PruneState,
     /// `None` if nothing was condemned.
     known: Option<Known>,
     /// Frames that were moved.

@@ -83,12 +83,11 @@ impl Repository {
         &self,
         mut loaded: LoadedIndex,
         mut plan: Plan,
-        fetched: &NumberSet,
         snapshots: &[SnapshotInfo],
         summary: &mut PruneSummary,
     ) -> Result<bool> {
         if self.files.rehearsal.is_some() {
-            return self.rehearse_encoding(&loaded, &plan, fetched);
+            return self.rehearse_encoding(&loaded, &plan);
         }
         let mut hidden = NumberSet::default();
         for frame in 0..loaded.index.stored_frames() {
@@ -118,15 +117,14 @@ impl Repository {
     }
 
     /// Counts about what it takes to store chunks again.
-    fn rehearse_encoding(&self, loaded: &LoadedIndex, plan: &Plan, fetched: &NumberSet) -> Result<bool> {
+    fn rehearse_encoding(&self, loaded: &LoadedIndex, plan: &Plan) -> Result<bool> {
         let Some(rehearsal) = &self.files.rehearsal else {
             return Ok(true);
         };
         rehearsal.doubt(Inexact::Encodes);
         let everything = self.loaded()?;
         let reader = self.reader_ahead(&everything, read_cache(self.memory));
-        let is_fetched = |frame: &u32| fetched.contains(loaded.index.frame(*frame).pack);
-        let frames: Vec<u32> = plan.anew.iter().filter(|frame| !is_fetched(frame)).collect();
+        let frames: Vec<u32> = plan.anew.iter().collect();
         reader.plan(&frames);
         reader.rehearse_bases(&self.monitor)?;
         let (mut left, full) = (plan.written_anew, u64::from(self.config.pack_size));

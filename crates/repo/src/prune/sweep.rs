@@ -10,34 +10,36 @@ use ibid_storage::ErrorKind;
 use super::moved::Moved;
 use super::{PruneState, PruneSummary};
 use crate::layout::{folder, name_in, new_id};
+use crate::listed::Listed;
 use crate::{Error, Repository, Result, similar};
 
 /// Memory budget for the sketches of a chunk that are written, bytes.
 const BUDGET_A_SKETCH: u64 = 600;
 
 impl Repository {
-    /// Deletes what is doomed. `moved` are frames that were moved, whose sketches move with them.
-    pub(super) fn sweep(&self, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
-        let state = PruneState::read(&self.files)?;
+    /// Deletes what is doomed in this state. `moved` are frames that were moved, whose sketches move with them.
+    pub(super) fn sweep(&self, state: &PruneState, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
         if state.entry.doomed.is_empty() && state.entry.fence == 0 {
             return Ok(());
         }
         state.settle(&self.files)?;
+        let storage = &*self.files.storage;
+        let listed = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
         let (mut bytes, mut doomed) = (0, Vec::new());
-        self.files.each(folder::PACKS, |id, size| {
+        listed.each(storage, folder::PACKS, |id, size| {
             if state.is_doomed(id) {
                 bytes += size;
                 doomed.push(id);
             }
             Ok(())
         })?;
-        let index_left = match self.sweep_index(&state, summary) {
+        let index_left = match self.sweep_index(state, &listed, summary) {
             // There is space for them once the packs are gone. To all who read them, these are not there already.
             Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && !doomed.is_empty() => true,
             swept => swept.map(|()| false)?,
         };
         if !doomed.is_empty() {
-            self.sweep_sketches(&state, moved, summary)?;
+            self.sweep_sketches(state, &listed, moved, summary)?;
         }
         let names: Vec<_> = doomed.iter().map(|id| name_in(folder::PACKS, *id)).collect();
         self.note_locked(&names, summary)?;
@@ -46,18 +48,18 @@ impl Repository {
         summary.packs_deleted += doomed.len() as u64;
         summary.deleted += bytes;
         if index_left {
-            self.sweep_index(&state, summary)?;
+            self.sweep_index(state, &Listed::default(), summary)?;
         }
         Ok(())
     }
 
     /// Writes index files without doomed packs, and small ones together. Those that are not trusted go: what they
     /// list is listed by others, or is found by its own directory.
-    fn sweep_index(&self, state: &PruneState, summary: &mut PruneSummary) -> Result<()> {
+    fn sweep_index(&self, state: &PruneState, listed: &Listed, summary: &mut PruneSummary) -> Result<()> {
         let bytes_max = (self.memory / 8).min(24 << 20);
         let (mut group, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut present = None;
-        for (id, size) in self.files.list(folder::INDEX)? {
+        for (id, size) in listed.ids(&*self.files.storage, folder::INDEX)? {
             self.monitor.check_cancelled()?;
             let file = match self.files.read_index(id) {
                 Ok(file) => file,
@@ -155,11 +157,17 @@ impl Repository {
 
     /// Writes sketches without those of doomed packs, and with the places of frames that were moved. Files of
     /// sketches become few.
-    fn sweep_sketches(&self, state: &PruneState, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
+    fn sweep_sketches(
+        &self,
+        state: &PruneState,
+        listed: &Listed,
+        moved: &mut Moved,
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
         let most = similar::CHUNKS_OF_ONE_FILE.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
         let mut out: Option<Sketches> = None;
         let (mut chunks, mut replaced) = (0, Vec::new());
-        for (id, _) in self.files.list(folder::SKETCHES)? {
+        for (id, _) in listed.ids(&*self.files.storage, folder::SKETCHES)? {
             self.monitor.check_cancelled()?;
             let mut is_changed = false;
             let mut sketches = match similar::read(&self.files, id) {

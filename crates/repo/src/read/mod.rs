@@ -7,7 +7,7 @@ mod reader;
 mod recency;
 mod verified;
 
-pub(crate) use ahead::{Ahead, FrameSource};
+pub(crate) use ahead::{Ahead, FrameSource, GAP_MAX};
 pub(crate) use cache::Body;
 pub(crate) use delta_body::{DeltaBody, Sources};
 pub(crate) use reader::{ChunkReader, FrameReader, Opened};

@@ -24,6 +24,8 @@ pub(crate) struct Rehearsal {
     estimate: Mutex<Estimate>,
     /// Packs of which something would be read.
     packs: Mutex<BTreeSet<FileId>>,
+    /// Those that would be fetched as a whole before, and kept.
+    fetched: Mutex<BTreeSet<FileId>>,
     /// Copies that stand for reads of the storage.
     copies: OnceLock<Copies>,
 }
@@ -57,6 +59,7 @@ impl Rehearsal {
             changes: Mutex::default(),
             estimate: Mutex::default(),
             packs: Mutex::default(),
+            fetched: Mutex::default(),
             copies: OnceLock::new(),
         }
     }
@@ -90,6 +93,19 @@ impl Rehearsal {
     /// Returns the packs of which something would be read.
     pub(crate) fn packs_needed(&self) -> BTreeSet<FileId> {
         self.packs.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Notes that a pack would be fetched and kept: what is read of it from now on takes no request.
+    pub(crate) fn fetches_pack(&self, pack: FileId) {
+        self.fetched.lock().expect("no holder of this lock panics").insert(pack);
+    }
+
+    /// Returns whether a pack would be here.
+    pub(crate) fn has_fetched(&self, pack: FileId) -> bool {
+        self.fetched
+            .lock()
+            .expect("no holder of this lock panics")
+            .contains(&pack)
     }
 
     /// Counts a file of about so many bytes that would be stored.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibid_repo::scale::SyntheticIndex;
-use ibid_repo::{Error, KeyOptions, MemoryStorage, Monitor, Repository, Storage};
+use ibid_repo::{Error, KeyOptions, MemoryStorage, Monitor, PruneOptions, Repository, Storage};
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error as StorageError, Name};
 
@@ -84,6 +84,13 @@ impl Hooks for Counted {
     }
 }
 
+impl Counted {
+    /// Returns how many lists were asked for.
+    fn lists(&self) -> u64 {
+        self.inner.counts().list + self.pages.load(Ordering::Relaxed)
+    }
+}
+
 /// Makes backups into a repository of so many chunks, and returns what each took: the first one, one of the same, one
 /// with a changed file, and one without a cache.
 fn requests_of_backups(chunks: u64) -> [u64; 4] {
@@ -124,6 +131,44 @@ fn requests_of_backups(chunks: u64) -> [u64; 4] {
     folder.write("7", &noise(1000, 5000));
     let (changed, _) = of(&cached);
     [first, again, changed, of(&open).0]
+}
+
+/// One list before all else, and for each of the three entries of its log what the entry is computed from, as
+/// `docs/prune.md` has it: snapshots, and then what an index is loaded from, for the first and the third; sessions for
+/// the second. What goes is planned from such lists, too. Checkpoints and sketches are listed where chunks are encoded
+/// anew. Two more are for what is swept, and for what is left.
+#[test]
+fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice() {
+    let memory = Arc::new(MemoryStorage::new());
+    Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
+    let storage = Arc::new(Hooked(Counted {
+        inner: Flaky::new(memory),
+        index: SyntheticIndex { chunks: 0 },
+        pages: AtomicU64::new(0),
+    }));
+    let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let folder = Folder::new();
+    let backups = [0, 1, 2].map(|version| {
+        for number in 0..100 {
+            folder.write(number.to_string(), &noise(version * number, 5000));
+        }
+        let options = ibid_repo::BackupOptions::default().path(folder.path());
+        repository.backup(&options).unwrap().id.unwrap()
+    });
+    repository.forget(&backups[..2]).unwrap();
+    let before = storage.0.lists();
+    let pruned = repository.prune(&PruneOptions::default()).unwrap();
+    assert!(pruned.packs_deleted > 1 && pruned.packs_written > 0, "{pruned:?}");
+    assert!(pruned.encoded_anew > 0);
+    assert_eq!(storage.0.lists() - before, 1 + 2 + 2 + (2 + 1 + 2) + 2);
+    let before = storage.0.lists();
+    let pruned = repository.prune(&PruneOptions::default()).unwrap();
+    assert_eq!(pruned.packs_deleted, 0);
+    assert_eq!(
+        storage.0.lists() - before,
+        1 + 1 + 2 + 1 + 1,
+        "two sweeps, and nothing else"
+    );
 }
 
 /// What a backup of a changed file asks more if it looks for similar data: a list of sketches, one of its own that it

@@ -22,6 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use ibid_format::frame;
 
 use self::edges::{Bases, Edges};
+pub(crate) use self::segments::GAP_MAX;
 use self::segments::{Segment, Span};
 use super::cache::FrameCache;
 use crate::Result;

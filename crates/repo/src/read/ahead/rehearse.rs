@@ -52,7 +52,10 @@ impl Ahead {
 /// Counts the requests of segments that this machine does not keep.
 fn spare(from: FrameSource<'_>, rehearsal: &Rehearsal, segments: &[Segment]) {
     for segment in segments.iter().filter(|segment| !segment.is_kept) {
-        rehearsal.spare_get(segment.length);
-        rehearsal.needs_pack(from.loaded.index.pack(segment.pack).id);
+        let pack = from.loaded.index.pack(segment.pack).id;
+        if !rehearsal.has_fetched(pack) {
+            rehearsal.spare_get(segment.length);
+            rehearsal.needs_pack(pack);
+        }
     }
 }

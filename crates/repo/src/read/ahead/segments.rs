@@ -9,7 +9,7 @@ use super::FrameSource;
 /// Bytes of one request, unless a frame is larger.
 pub(super) const LENGTH_MAX: u64 = 8 << 20;
 /// Bytes that are fetched though no frame needs them, because another request would take longer.
-pub(super) const GAP_MAX: u64 = 32 << 10;
+pub(crate) const GAP_MAX: u64 = 32 << 10;
 
 /// Where a frame is.
 #[derive(Clone, Copy)]
