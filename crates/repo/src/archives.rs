@@ -291,6 +291,21 @@ impl Repository {
         }
     }
 
+    /// Says of an operation that met a pack in an archive how much of what it reads must be thawed.
+    pub(crate) fn counting_archived<T>(
+        &self,
+        result: Result<T>,
+        rehearse: impl FnOnce(&Repository) -> Result<()>,
+    ) -> Result<T> {
+        match result {
+            Err(error) if error.is_archived() => match self.archived_for(rehearse).map(|packs| packs.waiting()) {
+                Ok(PackBytes { packs: 0, .. }) | Err(_) => Err(error),
+                Ok(PackBytes { packs, bytes }) => Err(Error::Archived { packs, bytes }),
+            },
+            result => result,
+        }
+    }
+
     /// Returns the packs of which something would be read in a rehearsal.
     fn packs_needed(&self) -> Vec<FileId> {
         let rehearsal = self.files.rehearsal.as_ref();

@@ -12,8 +12,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use ibid_format::FileId;
+use ibid_format::content::Item;
 use ibid_format::pack::PackKind;
 use ibid_format::snapshot::Snapshot;
+use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_storage::Operation;
 
 use crate::derived::Due;
@@ -24,7 +26,7 @@ use crate::read::ChunkReader;
 use crate::rehearsal::Inexact;
 use crate::similar::SketchesOfFrames;
 use crate::snapshots::{first_id, next_sequence, order};
-use crate::tree::Reach;
+use crate::tree::{Items, Reach, changes};
 use crate::{
     BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
     SnapshotInfo, StorageError, Warning,
@@ -248,20 +250,40 @@ impl Copying<'_> {
         };
         let (there, here) = (self.reader.loaded.clone(), self.destination.loaded()?);
         let tree_reader = self.source.tree_reader()?;
-        let mut reach = Reach::new(self.source, &tree_reader);
-        let (mut frames, mut is_any) = (NumberSet::default(), false);
+        let (mut frames, mut copied) = (NumberSet::default(), HashSet::new());
         for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
-            is_any = true;
-            let visited = reach.visit(&info.snapshot.root, &mut |id, _, kind| {
-                let is_there = self.shares_ids() && here.index.contains(id);
-                if kind == PackKind::Data
-                    && !is_there
-                    && let Some(place) = there.index.get_stored(id)
-                {
-                    frames.insert(place.frame);
+            let mut need = |item: Item| match item {
+                Item::Chunk { id, .. } if self.shares_ids() && here.index.contains(&id) => {}
+                Item::Chunk { id, .. } => {
+                    if let Some(place) = there.index.get_stored(&id) {
+                        frames.insert(place.frame);
+                    }
                 }
-                Ok(())
-            });
+                Item::Hole { .. } => {}
+            };
+            // What an earlier snapshot has, too, is not read again.
+            let earlier = self
+                .like(info)
+                .find(|there| copied.contains(&there.id) || self.copy_of(there).is_some());
+            let earlier = earlier.map(|there| &there.snapshot.root);
+            let (reader, monitor) = (&tree_reader, &self.source.monitor);
+            let visited = changes(
+                reader,
+                monitor,
+                earlier,
+                &info.snapshot.root,
+                &mut |change| match change.new {
+                    Some(TreeEntry {
+                        kind: kind @ EntryKind::File(content),
+                        ..
+                    }) if change.old.is_none_or(|old| old.kind != *kind) => {
+                        ProgressCounters::add(&monitor.counters.files, 1);
+                        Items::new(reader, content).try_for_each(|item| item.map(&mut need))
+                    }
+                    _ => Ok(()),
+                },
+            );
+            copied.insert(info.id);
             match visited {
                 Err(error) if is_of_reading(&error) => from.doubt(Inexact::Damage),
                 visited => visited?,
@@ -270,7 +292,7 @@ impl Copying<'_> {
             (0..PUTS_OF_COPY).for_each(|_| to.spare_put(0));
             to.spare_deletes(1);
         }
-        if !is_any {
+        if copied.is_empty() {
             return Ok(());
         }
         [from, to].into_iter().for_each(|side| side.doubt(Inexact::Stores));
@@ -373,14 +395,19 @@ impl Copying<'_> {
     /// Returns a snapshot of the source and its copy, that are of the same machine and paths: the last before this
     /// one, or the first after it.
     fn earlier(&self, source: &SnapshotInfo) -> Option<(&SnapshotInfo, &SnapshotInfo)> {
+        self.like(source).find_map(|there| Some((there, self.copy_of(there)?)))
+    }
+
+    /// Returns the other snapshots of the source that are of the same machine and paths: those before this one, the
+    /// last of them first, and those after it.
+    fn like(&self, source: &SnapshotInfo) -> impl Iterator<Item = &SnapshotInfo> {
         let alike = |there: &&SnapshotInfo| {
             (&there.snapshot.host, &there.snapshot.paths) == (&source.snapshot.host, &source.snapshot.paths)
         };
         let is_before = |there: &&SnapshotInfo| order(there) < order(source);
         let before = self.there.iter().rev().filter(is_before);
         let after = self.there.iter().filter(|there| order(there) > order(source));
-        let mut alike = before.chain(after).filter(alike);
-        alike.find_map(|there| Some((there, self.copy_of(there)?)))
+        before.chain(after).filter(alike)
     }
 
     /// Returns what the copy is to be, apart from its root.

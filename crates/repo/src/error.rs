@@ -64,8 +64,8 @@ pub enum Error {
         /// Address of the storage.
         location: String,
     },
-    /// Data that is needed is in packs that the storage keeps in an archive, and that are not thawed. Nothing was
-    /// written.
+    /// Data that is needed is in packs that the storage keeps in an archive, and that are not thawed. A restore has
+    /// written nothing.
     #[error("{} in an archive, and not thawed", needed_text(*packs, *bytes))]
     Archived {
         /// How many packs.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ibid_repo::{Compression, Similarity};
 
-use super::{CostArgs, PastArgs, SelectArgs, value};
+use super::{CostArgs, PastArgs, SelectArgs, ThawArgs, value};
 use crate::complete;
 
 #[derive(Debug, Args)]
@@ -27,7 +27,8 @@ Examples:
   ibid copy --to /mnt/offsite                  all snapshots
   ibid copy --to /mnt/offsite latest 4f1a      these
   ibid copy --to /mnt/offsite --host mill --tag monthly
-  ibid copy --to /mnt/offsite --dry-run        what would be copied")]
+  ibid copy --to /mnt/offsite --dry-run        what would be copied
+  ibid copy --to /mnt/offsite latest --thaw --max-cost 2   from an archive of the server")]
 pub(crate) struct CopyArgs {
     /// Copy these snapshots [default: all, or all that are selected]
     #[arg(value_name = "SNAP", add = complete::snapshots())]
@@ -45,7 +46,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, conflicts_with_all = ["to_password_file", "to_password_command"])]
     pub(crate) to_unencrypted: bool,
     /// Show which snapshots would be copied, and copy nothing
-    #[arg(short = 'n', long, conflicts_with = "estimate")]
+    #[arg(short = 'n', long, conflicts_with_all = ["estimate", "thaw"])]
     pub(crate) dry_run: bool,
     /// Compress at this level: auto, off, or 1 (fast) to 22 (small)
     #[arg(
@@ -68,6 +69,8 @@ pub(crate) struct CopyArgs {
     /// Read, fingerprint and compress with this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) thaw: ThawArgs,
     #[command(flatten)]
     pub(crate) costs: CostArgs,
     #[command(flatten)]

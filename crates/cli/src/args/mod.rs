@@ -18,6 +18,7 @@ mod run;
 mod select;
 mod serve;
 mod tag;
+mod thaw;
 mod upkeep;
 pub(crate) mod value;
 
@@ -44,12 +45,13 @@ pub(crate) use records::{
     PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs,
     StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
-pub(crate) use restore::{OverwriteRule, RestoreArgs, ThawArgs};
+pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use select::{Address, SelectArgs};
 pub(crate) use serve::ServeRepositoryArgs;
 pub(crate) use tag::TagCommand;
+pub(crate) use thaw::ThawArgs;
 pub(crate) use upkeep::{ForgetArgs, GroupName, PruneArgs, RuleArgs, SessionsArgs, patience as span, tags};
 
 const AFTER_HELP: &str = "\
@@ -388,7 +390,8 @@ Examples:
   ibid dump latest~3:db.sql > db.sql   into a file
   ibid dump latest:dev/vdb --offset 1MiB --length 512MiB > partition
   ibid dump latest:/home/me/letters --archive tar | tar -xpf - -C /tmp/letters
-  ibid dump latest:/home/me/letters --archive zip > letters.zip")]
+  ibid dump latest:/home/me/letters --archive zip > letters.zip
+  ibid dump latest:db.sql --thaw --estimate   what it costs to have an archive of the server thawed")]
 pub(crate) struct DumpArgs {
     /// Write this file of a snapshot; with --archive, this folder
     #[arg(value_name = "SNAP:PATH", value_parser = select::address(), add = complete::snapshots())]
@@ -402,6 +405,10 @@ pub(crate) struct DumpArgs {
     /// Write an archive of everything in the folder
     #[arg(long, value_name = "FORMAT", value_enum, conflicts_with_all = ["offset", "length"])]
     pub(crate) archive: Option<ArchiveName>,
+    #[command(flatten)]
+    pub(crate) thaw: ThawArgs,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]

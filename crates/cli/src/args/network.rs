@@ -22,7 +22,7 @@ pub(crate) struct NetworkArgs {
     #[arg(long, global = true, value_name = "HOW", hide_short_help = true, add = complete::words(&["path", "virtual"]))]
     pub(crate) addressing: Option<Addressing>,
     /// Keep packs with data of files in this class of storage, as the service calls it: STANDARD_IA, GLACIER_IR, Cool;
-    /// DEEP_ARCHIVE and GLACIER take hours until they can be read (`restore --thaw`)
+    /// DEEP_ARCHIVE and GLACIER take hours until they can be read (`--thaw` of restore, dump and copy)
     #[arg(long, global = true, value_name = "CLASS", hide_short_help = true)]
     pub(crate) storage_class: Option<String>,
     /// Keep packs, index files, snapshots, config and keys locked for so many days, such as 30d: the server has them

@@ -13,14 +13,12 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
-    let mut chosen_by = None;
     let read = match args.read_data {
         None => ReadData::No,
         Some(share) if share >= 1.0 => ReadData::All,
         // Each check uses a new seed, so that repeated checks read all packs in time.
         Some(share) => {
             let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
-            chosen_by = Some(seed);
             ReadData::Share { share, seed }
         }
     };
@@ -42,7 +40,7 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     let report = result.map_err(Failure::if_interrupted("a check changes nothing"));
     let report = report.map_err(|failure| Meter::explain(&meter, failure))?;
     costs::remember_rates(&opened, started);
-    print::check(&mut context.out, opened.about, &report, chosen_by)?;
+    print::check(&mut context.out, opened.about, &report, read)?;
     Ok(if report.is_clean() {
         Outcome::Done
     } else {

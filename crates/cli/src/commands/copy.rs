@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, SnapshotInfo};
+use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
 use super::backup::sweep;
 use super::costs::{self, Costs, Meter};
 use super::open::{Context, Opened};
+use super::thaw::Reading;
 use super::watch::Watch;
 use crate::args::{CopyArgs, PasswordArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
@@ -17,7 +18,7 @@ use crate::print::{self, Verb};
 pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     let (source_memory, destination_memory) = shares(context.global.memory)?;
     let started = Instant::now();
-    let costs = Costs::new(context, &args.costs)?;
+    let mut costs = Costs::new(context, &args.costs)?;
     let source = context.open()?;
     costs.know(&source)?;
     let (chosen, mut outcome) = chosen(&source, args)?;
@@ -38,10 +39,28 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         .compression(args.compression)
         .similarity(args.similarity)
         .threads(args.threads.map(usize::from));
-    if costs.is_wanted() && !rehearsed(context, &costs, &source, &destination, &chosen, &options)? {
+    let rehearse = |rehearsal: &Repository| {
+        let to = destination.repository.rehearsing()?;
+        let options = options.clone().dry_run(true);
+        rehearsal.copy_to(&to, &chosen, &options).map(drop)
+    };
+    let reading = Reading {
+        of: "copy",
+        verb: Verb::Look,
+        opened: &source,
+        thaw: &args.thaw,
+        rehearse: &rehearse,
+    };
+    let spent = reading.begin_with(context, &mut costs, |context, costs| match costs.is_wanted() {
+        true => rehearsed(context, costs, &source, &destination, &chosen, &options),
+        false => Ok(true),
+    })?;
+    let Some(spent) = spent else {
         return Ok(outcome);
-    }
-    let meter = costs.meter(context);
+    };
+    // Rates are those of what moves, and not of a wait.
+    let begun = if args.thaw.thaw { Instant::now() } else { started };
+    let meter = costs.meter_after(context, spent);
     let watch = Watch::start_metered(Verb::Look, context.global.quiet, &meter)?;
     let from = source
         .repository
@@ -59,7 +78,7 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     let summary = summary.map_err(Failure::if_interrupted(left));
     let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
     for opened in [&source, &destination] {
-        costs::remember_rates(opened, started);
+        costs::remember_rates(opened, begun);
     }
     print::copied(
         &mut context.out,
@@ -68,12 +87,19 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         &summary,
         args.dry_run,
     )?;
-    if summary
-        .snapshots
-        .iter()
-        .any(|one| matches!(one.outcome, CopyOutcome::Failed(_)))
-    {
+    let failures = summary.snapshots.iter().filter_map(|one| match &one.outcome {
+        CopyOutcome::Failed(error) => Some(error),
+        _ => None,
+    });
+    let (mut failed, mut archived) = (false, false);
+    for error in failures {
+        (failed, archived) = (true, archived || error.is_archived());
+    }
+    if failed {
         outcome = Outcome::Partial;
+    }
+    if archived && let Ok(packs) = source.repository.archived_for(rehearse) {
+        print::still_archived(packs.waiting(), "--thaw");
     }
     Ok(outcome)
 }

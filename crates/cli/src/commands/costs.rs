@@ -269,20 +269,21 @@ impl Costs {
         self.allow(estimated).map(|()| true)
     }
 
-    /// Returns the estimate of a command that was rehearsed in these repositories.
+    /// Returns the estimate of a command that was rehearsed in these repositories. What must be thawed is in the first.
     pub(crate) fn of(&self, context: &Context, rehearsed: &[(&Opened, &Repository)]) -> Estimated {
         let mut estimated = Estimated {
             servers: Vec::new(),
             inexact: BTreeSet::new(),
         };
-        for (opened, rehearsal) in rehearsed {
+        for (number, (opened, rehearsal)) in rehearsed.iter().enumerate() {
+            let thaw = self.thaw.filter(|_| number == 0);
             let estimate = rehearsal.estimate();
             estimated.inexact.extend(&estimate.inexact);
             let Some(asked) = opened.place.requests() else {
                 continue;
             };
             let mut command = with(asked, &estimate);
-            command.thaw += self.thaw.map_or(0, |thaw| thaw.frozen.packs);
+            command.thaw += thaw.map_or(0, |thaw| thaw.frozen.packs);
             let network = &context.global.network;
             let mut rates = opened.repository.rates();
             let limited = |rate: u64, limit: Option<u64>| limit.map_or(rate, |limit| rate.min(limit));
@@ -295,7 +296,7 @@ impl Costs {
                 asked,
                 prices: self.prices(&opened.place),
                 is_free: matches!(opened.place, Place::Host(_)),
-                thaw: self.thaw,
+                thaw,
                 rates,
             });
         }

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
-use ibid_repo::{ArchivedPacks, Overwrite, Repository, RestoreOptions};
+use ibid_repo::{Overwrite, Repository, RestoreOptions};
 
 use super::costs::{self, Costs, Meter};
 use super::open::Context;
-use super::thaw::{self, Thawed};
+use super::thaw::Reading;
 use super::watch::Watch;
 use crate::args::{OverwriteRule, RestoreArgs};
 use crate::failure::{Failure, Outcome, Result};
@@ -39,22 +39,18 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
             .plan_restore(from, &args.destination, &options, |_, _| Ok(()))
             .map(drop)
     };
-    let packs = match args.thaw.thaw || costs.is_wanted() {
-        true => opened.repository.archived_for(rehearse)?,
-        false => ArchivedPacks::default(),
+    let reading = Reading {
+        of: "restore",
+        verb: Verb::Restore,
+        opened: &opened,
+        thaw: &args.thaw,
+        rehearse: &rehearse,
     };
-    costs.thaw(&opened, &packs, args.thaw.how(), args.thaw.thaw)?;
-    let goes_on = costs.begin(context, "restore", &opened, |_, rehearsal| Ok(rehearse(rehearsal)?))?;
-    if !goes_on {
+    let Some(spent) = reading.begin(context, &mut costs)? else {
         return Ok(Outcome::Done);
-    }
-    let mut spent = 0.0;
-    if args.thaw.thaw {
-        match thaw::thaw(context, &opened, &args.thaw, &mut costs, packs, &rehearse)? {
-            Thawed::All(cost) => spent = cost,
-            Thawed::Asked => return Ok(Outcome::Done),
-        }
-    }
+    };
+    // Rates are those of what moves, and not of a wait.
+    let begun = if args.thaw.thaw { Instant::now() } else { started };
     let meter = costs.meter_after(context, spent);
     let watch = Watch::start_metered(Verb::Restore, context.global.quiet, &meter)?;
     let repository = opened.repository.watched_by(&watch.monitor);
@@ -69,7 +65,7 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     let left = "files restored so far are complete. To restore the rest, run it again with --overwrite if-changed";
     let summary = result.map_err(Failure::if_interrupted(left));
     let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
-    costs::remember_rates(&opened, started);
+    costs::remember_rates(&opened, begun);
     let asked = Asked {
         dry_run: args.dry_run,
         verify: options.verify && !args.dry_run,
@@ -86,7 +82,7 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
                 .map(drop)
         });
         if let Ok(packs) = packs {
-            print::still_archived(packs.waiting());
+            print::still_archived(packs.waiting(), "--thaw and --overwrite if-changed");
         }
     }
     Ok(if summary.failed > 0 {

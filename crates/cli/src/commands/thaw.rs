@@ -12,60 +12,97 @@ use crate::print::{self, Verb};
 /// What an interrupted wait leaves.
 const LEFT: &str = "the service goes on thawing what was asked for. To go on, run it again: nothing is asked for twice";
 
-/// How a thawing ended.
-pub(crate) enum Thawed {
-    /// All can be read. So much was spent for that.
-    All(f64),
-    /// It was only to be asked for.
-    Asked,
+/// A command that reads data, of which some may be in an archive.
+pub(crate) struct Reading<'a> {
+    /// Its name.
+    pub(crate) of: &'static str,
+    pub(crate) verb: Verb,
+    /// What it reads from.
+    pub(crate) opened: &'a Opened,
+    pub(crate) thaw: &'a ThawArgs,
+    /// Runs it in a rehearsal of the repository.
+    pub(crate) rehearse: &'a dyn Fn(&Repository) -> ibid_repo::Result<()>,
 }
 
-/// Has packs thawed, and waits until all can be read that `rehearse` needs. `packs` are those that it needs as far as
-/// that is known.
-pub(crate) fn thaw(
-    context: &mut Context,
-    opened: &Opened,
-    args: &ThawArgs,
-    costs: &mut Costs,
-    mut packs: ArchivedPacks,
-    rehearse: &dyn Fn(&Repository) -> ibid_repo::Result<()>,
-) -> Result<Thawed> {
-    let (how, currency) = (args.how(), costs.currency(opened));
-    let is_quiet = context.global.quiet || context.out.json;
-    let mut spent = 0.0;
-    loop {
-        let cost = costs.thaw(opened, &packs, how, true)?;
-        costs.allow_more(opened, spent)?;
-        let watch = Watch::silent(Verb::Restore)?;
-        let repository = opened.repository.watched_by(&watch.monitor);
-        let Some(cost) = cost else {
-            // What ends soon lives for longer.
-            repository
+impl Reading<'_> {
+    /// Estimates the command if that is wanted, and has thawed what it needs if that was asked for. Returns what was
+    /// spent for that, before requests are paid; `None` if the command ends with it.
+    pub(crate) fn begin(&self, context: &mut Context, costs: &mut Costs) -> Result<Option<f64>> {
+        self.begin_with(context, costs, |context, costs| {
+            costs.begin(context, self.of, self.opened, |_, rehearsal| {
+                Ok((self.rehearse)(rehearsal)?)
+            })
+        })
+    }
+
+    /// Does the same where `estimate` makes the estimate, and returns whether to go on.
+    pub(crate) fn begin_with(
+        &self,
+        context: &mut Context,
+        costs: &mut Costs,
+        estimate: impl FnOnce(&mut Context, &Costs) -> Result<bool>,
+    ) -> Result<Option<f64>> {
+        let packs = match self.thaw.thaw || costs.is_wanted() {
+            true => self.opened.repository.archived_for(self.rehearse)?,
+            false => ArchivedPacks::default(),
+        };
+        costs.thaw(self.opened, &packs, self.thaw.how(), self.thaw.thaw)?;
+        if !estimate(context, costs)? {
+            return Ok(None);
+        }
+        match self.thaw.thaw {
+            true => self.thaw(context, costs, packs),
+            false => Ok(Some(0.0)),
+        }
+    }
+
+    /// Has packs thawed, and waits until all can be read that the command needs. `packs` are those that it needs as far
+    /// as that is known.
+    fn thaw(&self, context: &mut Context, costs: &mut Costs, mut packs: ArchivedPacks) -> Result<Option<f64>> {
+        let (opened, how, currency) = (self.opened, self.thaw.how(), costs.currency(self.opened));
+        let is_quiet = context.global.quiet || context.out.json;
+        let mut spent = 0.0;
+        loop {
+            let cost = costs.thaw(opened, &packs, how, true)?;
+            costs.allow_more(opened, spent)?;
+            let watch = Watch::silent(self.verb)?;
+            let repository = opened.repository.watched_by(&watch.monitor);
+            let Some(cost) = cost else {
+                // What ends soon lives for longer.
+                repository
+                    .thaw(&mut packs, how)
+                    .map_err(Failure::if_interrupted(LEFT))?;
+                return Ok(Some(spent));
+            };
+            if !is_quiet {
+                print::thaw_begins(&cost, &currency);
+            }
+            let asked = repository
                 .thaw(&mut packs, how)
                 .map_err(Failure::if_interrupted(LEFT))?;
-            return Ok(Thawed::All(spent));
-        };
-        if !is_quiet {
-            print::thaw_begins(&cost, &currency);
-        }
-        let asked = repository
-            .thaw(&mut packs, how)
-            .map_err(Failure::if_interrupted(LEFT))?;
-        spent += cost.cost.unwrap_or(0.0);
-        if args.thaw_only {
-            print::thaw_asked(&mut context.out, opened.about, &packs, &cost, asked, &currency)?;
-            return Ok(Thawed::Asked);
-        }
-        let mut before = packs.waiting().packs;
-        let waited = repository.wait_until_thawed(&mut packs, how, args.poll(), |packs| {
-            let left = packs.waiting().packs;
-            if std::mem::replace(&mut before, left) != left && !is_quiet {
-                print::thaw_goes_on(packs);
+            spent += cost.cost.unwrap_or(0.0);
+            if self.thaw.thaw_only {
+                print::thaw_asked(
+                    &mut context.out,
+                    (opened.about, self.of),
+                    &packs,
+                    &cost,
+                    asked,
+                    &currency,
+                )?;
+                return Ok(None);
             }
-        });
-        watch.finish();
-        waited.map_err(Failure::if_interrupted(LEFT))?;
-        // What deltas need is known now.
-        packs = opened.repository.archived_for(rehearse)?;
+            let mut before = packs.waiting().packs;
+            let waited = repository.wait_until_thawed(&mut packs, how, self.thaw.poll(), |packs| {
+                let left = packs.waiting().packs;
+                if std::mem::replace(&mut before, left) != left && !is_quiet {
+                    print::thaw_goes_on(packs);
+                }
+            });
+            watch.finish();
+            waited.map_err(Failure::if_interrupted(LEFT))?;
+            // What deltas need is known now.
+            packs = opened.repository.archived_for(self.rehearse)?;
+        }
     }
 }

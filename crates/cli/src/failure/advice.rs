@@ -20,8 +20,8 @@ use crate::allocator::{address_limit, memory};
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
-const THAW: &str = "`ibid restore` with --thaw has the service thaw what is needed, which takes hours; with \
-                    --estimate, it says what that costs.";
+const THAW: &str = "With --thaw, `ibid restore`, `ibid dump` and `ibid copy` have the service thaw what they need, \
+                    which takes hours; with --estimate, they say what that costs.";
 const SEE_WHAT_DEPENDS: &str = "Run `ibid check --read-data` to see what depends on it.";
 
 type Advice = Option<Cow<'static, str>>;

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use ibid_repo::{CheckReport, Fault, PackBytes, Result};
+use ibid_repo::{CheckReport, Fault, PackBytes, ReadData, Result};
 use ibid_terminal::json::JsonPath;
 use ibid_terminal::number::{count, counted, percent, size};
 use ibid_terminal::{escape, path_text};
@@ -47,7 +47,11 @@ struct JsonCheck<'a> {
 }
 
 /// Prints the result of a check, with the seed if it chose a share of the packs.
-pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Option<u64>) -> Result<()> {
+pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, read: ReadData) -> Result<()> {
+    let seed = match read {
+        ReadData::Share { seed, .. } => Some(seed),
+        _ => None,
+    };
     if out.json {
         return out.document("check", about, &document(report, seed));
     }
@@ -73,7 +77,7 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
             escape(note.problem.as_bytes())
         ))?;
     }
-    let mut read = match report.packs_read {
+    let mut how = match report.packs_read {
         0 => "without their data".to_owned(),
         packs if packs == report.packs => format!("all of them read ({})", size(report.pack_bytes)),
         packs => format!(
@@ -85,17 +89,25 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, seed: Opt
         ),
     };
     if let Some(seed) = seed {
-        read += &format!("; --seed {seed} chooses the same packs");
+        how += &format!("; --seed {seed} chooses the same packs");
     }
     let snapshots = counted(report.snapshots, "snapshot", "snapshots");
     out.line(format!(
-        "checked {snapshots} and {}, {read}",
+        "checked {snapshots} and {}, {how}",
         counted(report.packs, "pack", "packs")
     ))?;
-    let not_read = [
-        "not looked into: it is there, in its size",
-        "not looked into: they are there, in their size",
-    ];
+    let not_read = match read {
+        ReadData::No => [
+            "not looked into: it is there, in its size",
+            "not looked into: they are there, in their size",
+        ],
+        _ => [
+            "not thawed and not read: it is there, in its size. `ibid restore latest DEST --thaw --thaw-only` asks for \
+             what the latest snapshot needs",
+            "not thawed and not read: they are there, in their size. `ibid restore latest DEST --thaw --thaw-only` \
+             asks for what the latest snapshot needs",
+        ],
+    };
     archived(out, report.archived, not_read)?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");

@@ -90,6 +90,7 @@ pub(crate) fn copied(
     let wanted = count(|outcome| matches!(outcome, CopyOutcome::WouldBeCopied));
     let present = count(|outcome| matches!(outcome, CopyOutcome::IsThere(_)));
     let failed = count(|outcome| matches!(outcome, CopyOutcome::Failed(_)));
+    let archived = count(|outcome| matches!(outcome, CopyOutcome::Failed(error) if error.is_archived()));
     let (mut written, mut moved) = (0, 0);
     for one in all {
         if let CopyOutcome::Copied(summary) = &one.outcome {
@@ -127,10 +128,13 @@ pub(crate) fn copied(
         0 => String::new(),
         _ => format!(", {present} there already"),
     };
-    let could_not = match failed {
+    let mut could_not = match failed - archived {
         0 => String::new(),
-        _ => format!(", {failed} damaged and NOT copied"),
+        damaged => format!(", {damaged} damaged and NOT copied"),
     };
+    if archived > 0 {
+        could_not += &format!(", {archived} in an archive and NOT copied");
+    }
     let as_they_were = match moved {
         0 => String::new(),
         _ => format!(" ({} as they were)", size(moved)),

@@ -146,7 +146,7 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
         let what = if thaw.is_asked { "would thaw " } else { "must thaw  " };
         out.line(format!("{what}    {}", thaw_text(thaw, currency)))?;
         if !thaw.is_asked {
-            out.line("               It does that with --thaw, and without it restores nothing")?;
+            out.line("               It does that with --thaw, and can't read them without it")?;
         }
     }
     out.line(format!("would ask      {about}{}", requests_text(&server.command)))?;

@@ -46,11 +46,12 @@ pub(crate) fn thaw_goes_on(packs: &ArchivedPacks) {
     }
 }
 
-/// Says how much could not be restored because it is in an archive, if there is any.
-pub(crate) fn still_archived(packs: PackBytes) {
+/// Says how much could not be restored or copied because it is in an archive, if there is any, and `with` which options
+/// it can.
+pub(crate) fn still_archived(packs: PackBytes, with: &str) {
     if packs.packs > 0 {
         line(&format!(
-            "{} ({}) of what is left {} in an archive: run it again with --thaw and --overwrite if-changed",
+            "{} ({}) of what is left {} in an archive: run it again with {with}",
             counted(packs.packs, "pack", "packs"),
             size(packs.bytes),
             if packs.packs == 1 { "is" } else { "are" }
@@ -61,7 +62,7 @@ pub(crate) fn still_archived(packs: PackBytes) {
 /// Prints what was asked for, if the command ends with that.
 pub(crate) fn thaw_asked(
     out: &mut Out,
-    about: About,
+    (about, of): (About, &str),
     packs: &ArchivedPacks,
     thaw: &ThawCost,
     asked: u64,
@@ -87,5 +88,7 @@ pub(crate) fn thaw_asked(
         all.packs - waiting.packs,
         counted(all.packs, "pack", "packs")
     ))?;
-    out.line("nothing was restored: run it again without --thaw-only to wait, and to restore")
+    out.line(format!(
+        "nothing else was done: run it again without --thaw-only to wait, and to {of}"
+    ))
 }

@@ -1,7 +1,7 @@
 //! Data that is kept in an archive of the service, which must thaw it before anyone reads it.
 
 use std::io::Write;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use ibid_s3_server::{ACCESS_KEY, SECRET_KEY};
@@ -10,12 +10,12 @@ use crate::servers::Remote;
 use crate::support::{CHEAP, noise};
 use crate::tables::Tables;
 
-const ARCHIVE: [&str; 2] = ["--storage-class", "DEEP_ARCHIVE"];
+pub(crate) const ARCHIVE: [&str; 2] = ["--storage-class", "DEEP_ARCHIVE"];
 /// Restores without what this machine keeps.
-const ELSEWHERE: [&str; 2] = ["--cached-data", "0"];
+pub(crate) const ELSEWHERE: [&str; 2] = ["--cached-data", "0"];
 
 /// Returns a repository with a backup of some files in an archive.
-fn archived() -> Remote {
+pub(crate) fn archived() -> Remote {
     let remote = Remote::new();
     remote.init();
     for number in 0..4_u64 {
@@ -25,12 +25,12 @@ fn archived() -> Remote {
     remote
 }
 
-fn back_up(remote: &Remote) {
+pub(crate) fn back_up(remote: &Remote) {
     remote.ok(&[&["backup", "tree"][..], &ARCHIVE, &ELSEWHERE].concat());
 }
 
 /// Returns the keys of packs that are in an archive.
-fn frozen(remote: &Remote) -> Vec<String> {
+pub(crate) fn frozen(remote: &Remote) -> Vec<String> {
     let mut keys = remote.server.keys("bucket");
     keys.retain(|key| {
         remote
@@ -395,14 +395,19 @@ fn writers_store_in_no_archive_and_similarity_is_not_promised_there() {
     assert!(writer.code == 1 && writer.err.contains("read at once"), "{writer:?}");
 }
 
-fn spawn(remote: &Remote, arguments: &[&str]) -> Child {
-    remote
-        .home
-        .ibid(arguments)
+/// Returns a command in the repository that does not run yet.
+pub(crate) fn spawning(remote: &Remote, arguments: &[&str]) -> Command {
+    let mut command = remote.home.ibid(arguments);
+    command
         .env("IBID_REPO", "s3://bucket/home")
         .env("AWS_ENDPOINT_URL", remote.server.endpoint())
         .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    command
+}
+
+pub(crate) fn spawn(remote: &Remote, arguments: &[&str]) -> Child {
+    spawning(remote, arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -33,6 +33,7 @@ mod sources;
 mod sshd;
 mod support;
 mod tables;
+mod thawing;
 mod trouble;
 mod walk;
 mod writers;

@@ -18,12 +18,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use contents::Contents;
+use ibid_format::content::Content;
 use ibid_format::tree::{EntryKind, TreeEntry};
 
 use crate::index::IdMap;
 use crate::read::ChunkReader;
 use crate::scratch::{Scratch, Texts, inode_id};
-use crate::tree::{Found, PLANNED_BYTES, PLANNED_CHUNKS, PlannedFrames, TreeStep, TreeWalk, clean};
+use crate::tree::{Found, PLANNED_BYTES, PLANNED_CHUNKS, PlannedFrames, PlannedItems, TreeStep, TreeWalk, clean};
 use crate::{Error, ProgressCounters, Repository, Result, SnapshotInfo, SnapshotPath, Warning};
 
 /// Format of an archive.
@@ -57,6 +58,8 @@ pub struct ArchiveSummary {
 enum Writer<'a> {
     Tar(tar::TarWriter<'a>),
     Zip(Box<zip::ZipWriter<&'a mut dyn Write>>),
+    /// Nothing is written: what would be read is planned.
+    None,
 }
 
 /// Why an entry was not written.
@@ -88,17 +91,55 @@ impl Repository {
     /// Entries that the format has no form for are reported to the monitor, counted, and left out.
     ///
     /// # Errors
-    /// [`Error::NoSuchPath`]; damage; [`Error::Pipe`] if `out` fails; [`Error::Interrupted`]. The
-    /// archive then has no end, and programs that read it report that.
+    /// [`Error::NoSuchPath`]; [`Error::Archived`] if something must be [thawed](Repository::thaw) first:
+    /// [`plan_archive`](Repository::plan_archive) tells before; damage; [`Error::Pipe`] if `out` fails;
+    /// [`Error::Interrupted`]. The archive then has no end, and programs that read it report that.
     pub fn archive<'a>(
         &self,
         at: impl Into<SnapshotPath<'a>>,
         format: ArchiveFormat,
         mut out: impl Write,
     ) -> Result<ArchiveSummary> {
-        let summary = self.write_archive(&at.into(), format, &mut out)?;
+        let at = at.into();
+        let written = self.write_archive(&at, format, &mut out);
+        let summary = self.counting_archived(written, |rehearsal| rehearsal.plan_archive(at))?;
         out.flush().map_err(failed_write)?;
         Ok(summary)
+    }
+
+    /// Walks what [`archive`](Repository::archive) would write, and writes nothing. In a
+    /// [rehearsal](Repository::rehearsing), that counts what it would read.
+    ///
+    /// # Errors
+    /// Those of an archive.
+    pub fn plan_archive<'a>(&self, at: impl Into<SnapshotPath<'a>>) -> Result<()> {
+        let (trees, loaded) = (self.tree_reader()?, self.loaded()?);
+        let data = match self.files.rehearsal.is_some() {
+            true => self.bulk_reader_ahead(&loaded),
+            false => self.bulk_reader(&loaded),
+        };
+        let at = at.into();
+        let mut archive = self.archiving(&at, &trees, &data, Writer::None);
+        archive.all(&at)?;
+        data.rehearse_bases(&self.monitor)
+    }
+
+    fn archiving<'a>(
+        &'a self,
+        at: &'a SnapshotPath<'a>,
+        trees: &'a ChunkReader<'a>,
+        data: &'a ChunkReader<'a>,
+        writer: Writer<'a>,
+    ) -> Archive<'a> {
+        Archive {
+            repository: self,
+            info: at.snapshot,
+            trees,
+            data,
+            first_names: FirstNames::new(&self.scratch()),
+            writer,
+            summary: ArchiveSummary::default(),
+        }
     }
 
     fn write_archive(
@@ -114,20 +155,13 @@ impl Repository {
             ArchiveFormat::Tar => Writer::Tar(tar::TarWriter::new(out)),
             ArchiveFormat::Zip => Writer::Zip(Box::new(zip::ZipWriter::new(out, &self.scratch()))),
         };
-        let mut archive = Archive {
-            repository: self,
-            info: at.snapshot,
-            trees: &trees,
-            data: &data,
-            first_names: FirstNames::new(&self.scratch()),
-            writer,
-            summary: ArchiveSummary::default(),
-        };
+        let mut archive = self.archiving(at, &trees, &data, writer);
         data.while_fetching(|| archive.all(at))?;
         let summary = archive.summary;
         match archive.writer {
             Writer::Tar(tar) => tar.finish().map_err(failed_write)?,
             Writer::Zip(zip) => zip.finish()?,
+            Writer::None => {}
         }
         Ok(summary)
     }
@@ -198,6 +232,11 @@ impl<'a> Archive<'a> {
     fn group(&mut self, base: &Path, group: &Group<'a>) -> Result<()> {
         for Coming { path, entry } in &group.entries {
             self.repository.monitor.check_cancelled()?;
+            if let (Writer::None, EntryKind::File(content)) = (&self.writer, &entry.kind)
+                && is_planned_in_group(content)
+            {
+                continue;
+            }
             self.entry(&base.join(path), path.as_os_str().as_bytes(), entry)?;
         }
         Ok(())
@@ -209,6 +248,9 @@ impl<'a> Archive<'a> {
             EntryKind::File(content) => Some(content),
             _ => None,
         };
+        if let Writer::None = self.writer {
+            return content.map_or(Ok(()), |content| self.plan(content));
+        }
         let mut contents =
             content.map(|content| Contents::new(self.trees, self.data, content, &self.repository.monitor));
         let written = match &mut self.writer {
@@ -218,6 +260,7 @@ impl<'a> Archive<'a> {
                 .map_err(Unwritten::from)
                 .and_then(|first| tar.add(name, entry, &self.info.snapshot, first.as_deref(), contents.as_mut())),
             Writer::Zip(zip) => zip.add(name, entry, contents.as_mut()),
+            Writer::None => Ok(()),
         };
         match written {
             Ok(()) => {}
@@ -248,6 +291,15 @@ impl<'a> Archive<'a> {
         }
         Ok(())
     }
+
+    /// Plans the frames of a file that is not planned with others.
+    fn plan(&self, content: &Content) -> Result<()> {
+        for item in PlannedItems::new(self.trees, self.data, content, 0..u64::MAX) {
+            self.repository.monitor.check_cancelled()?;
+            item?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Group<'a> {
@@ -267,11 +319,16 @@ impl<'a> Group<'a> {
     /// Plans the frames of the files, but for those of large ones, which are planned while they are written.
     fn plan(&mut self, data: &'a ChunkReader<'a>) {
         let contents = self.entries.iter().filter_map(|coming| match &coming.entry.kind {
-            EntryKind::File(content) if content.depth == 0 && content.length <= PLANNED_BYTES => Some(content),
+            EntryKind::File(content) if is_planned_in_group(content) => Some(content),
             _ => None,
         });
         self.frames = Some(PlannedFrames::new(data, contents.flat_map(|content| &content.items)));
     }
+}
+
+/// Returns whether the frames of a file are planned with those of the files beside it.
+fn is_planned_in_group(content: &Content) -> bool {
+    content.depth == 0 && content.length <= PLANNED_BYTES
 }
 
 /// The names under which files with several names were written first.

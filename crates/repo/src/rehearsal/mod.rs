@@ -82,7 +82,8 @@ impl Repository {
     /// files. [`estimate`](Repository::estimate) tells what the storage was spared.
     ///
     /// These can be rehearsed: [`forget`](Repository::forget) and [`prune`](Repository::prune),
-    /// [`check`](Repository::check), [`plan_restore`](Repository::plan_restore), and
+    /// [`check`](Repository::check), [`plan_restore`](Repository::plan_restore), [`plan_dump`](Repository::plan_dump),
+    /// [`plan_archive`](Repository::plan_archive), and
     /// [`copy_to`](Repository::copy_to) as a dry run. A check of a rehearsal says nothing of the data that it does not
     /// read.
     ///

@@ -115,8 +115,8 @@ impl Repository {
     /// verified bytes are written.
     ///
     /// # Errors
-    /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; damage;
-    /// [`Error::Pipe`].
+    /// [`Error::NoSuchPath`], [`Error::WrongType`] for anything but a file; [`Error::Archived`] if something must be
+    /// [thawed](Repository::thaw) first: [`plan_dump`](Repository::plan_dump) tells before; damage; [`Error::Pipe`].
     pub fn dump<'a>(&self, at: impl Into<SnapshotPath<'a>>, mut out: impl Write) -> Result<u64> {
         let length = self.dump_parts(at, 0..u64::MAX, |part| match part {
             FilePart::Data(bytes) => out.write_all(bytes),
@@ -139,26 +139,13 @@ impl Repository {
         mut write: impl FnMut(FilePart<'_>) -> std::io::Result<()>,
     ) -> Result<u64> {
         let at = at.into();
-        let SnapshotPath { snapshot: info, path } = &at;
         let reader = self.tree_reader()?;
-        let wrong = |found| Error::WrongType {
-            snapshot: info.short_id(),
-            path: path.to_path_buf(),
-            expected: "a file",
-            found,
-        };
-        let content = match self.find(&reader, &at)? {
-            Found::Root(_) => return Err(wrong("the root of the snapshot")),
-            Found::Entry(entry) => match entry.kind {
-                EntryKind::File(content) => content,
-                other => return Err(wrong(other.description())),
-            },
-        };
+        let content = self.file_content(&reader, &at)?;
         let loaded = self.loaded()?;
         let data = self.bulk_reader_ahead(&loaded);
         let mut buffer = Vec::new();
         let mut written = 0;
-        data.while_fetching(|| {
+        let dumped = data.while_fetching(|| {
             for item in PlannedItems::new(&reader, &data, &content, range.clone()) {
                 self.monitor.check_cancelled()?;
                 let (start, item) = item?;
@@ -178,7 +165,58 @@ impl Repository {
                 written += length;
             }
             Ok(written)
-        })
+        });
+        self.counting_archived(dumped, |rehearsal| rehearsal.plan_dump(at, range))
+    }
+
+    /// Does what [`dump_parts`](Repository::dump_parts) does before it reads contents. In a
+    /// [rehearsal](Repository::rehearsing), that counts what it would read.
+    ///
+    /// # Errors
+    /// Those of a dump.
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// let repository = Repository::init(storage, Some(b"secret"), &init)?;
+    /// let file = std::fs::canonicalize("src/lib.rs").unwrap();
+    /// repository.backup(&BackupOptions::default().path(&file))?;
+    /// let latest = repository.snapshots()?.pop().unwrap();
+    /// // What would have to be thawed first.
+    /// let packs = repository.archived_for(|rehearsal| rehearsal.plan_dump(latest.at(&file), 0..u64::MAX))?;
+    /// assert_eq!(packs.waiting().packs, 0);
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn plan_dump<'a>(&self, at: impl Into<SnapshotPath<'a>>, range: Range<u64>) -> Result<()> {
+        let reader = self.tree_reader()?;
+        let content = self.file_content(&reader, &at.into())?;
+        if self.files.rehearsal.is_none() {
+            return Ok(());
+        }
+        let data = self.bulk_reader_ahead(&self.loaded()?);
+        for item in PlannedItems::new(&reader, &data, &content, range) {
+            self.monitor.check_cancelled()?;
+            item?;
+        }
+        data.rehearse_bases(&self.monitor)
+    }
+
+    /// Returns the content of the file at a path in a snapshot.
+    fn file_content(&self, reader: &ChunkReader<'_>, at: &SnapshotPath<'_>) -> Result<Content> {
+        let wrong = |found| Error::WrongType {
+            snapshot: at.snapshot.short_id(),
+            path: at.path.to_path_buf(),
+            expected: "a file",
+            found,
+        };
+        match self.find(reader, at)? {
+            Found::Root(_) => Err(wrong("the root of the snapshot")),
+            Found::Entry(entry) => match entry.kind {
+                EntryKind::File(content) => Ok(content),
+                other => Err(wrong(other.description())),
+            },
+        }
     }
 }
 
