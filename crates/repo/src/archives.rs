@@ -226,11 +226,12 @@ impl Repository {
 
     /// Waits until packs can be read, and asks for that `every` so often: first about those that were asked for first,
     /// and about others once these are thawed. `each` is called after each look. What is no longer being thawed, though
-    /// it can't be read, is [asked for](Repository::thaw) again.
+    /// it can't be read, is [asked for](Repository::thaw) again. A storage that does not answer is asked again the next
+    /// time, and the monitor gets a [`Warning::ThawUnknown`].
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage, those of a network that is down only
-    /// after many looks. The thawing goes on.
+    /// after 20 looks in a row. The thawing goes on.
     pub fn wait_until_thawed(
         &self,
         packs: &mut ArchivedPacks,
@@ -241,42 +242,47 @@ impl Repository {
         // Looks that failed one after the other.
         let mut failed = 0;
         loop {
-            let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
-            waiting.retain(|at| !packs.packs[*at].is_readable());
-            for group in waiting.chunks(LOOKED_AT) {
-                self.monitor.check_cancelled()?;
-                let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
-                match self.look(&mut looked) {
-                    Ok(()) => failed = 0,
-                    // A wait of days outlives a network that is down for an hour.
-                    Err(Error::Storage(error)) if error.kind() == ErrorKind::Io && failed < FAILED_MAX => {
-                        failed += 1;
-                        let error = error.into();
-                        self.monitor.warn(Warning::Repository { error });
-                        break;
-                    }
-                    Err(error) => return Err(error),
+            match self.look_and_ask(packs, thaw) {
+                Ok(()) => failed = 0,
+                // A wait of days outlives a network that is down for an hour.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::Io && failed < FAILED_MAX => {
+                    failed += 1;
+                    let (waiting, error) = (packs.waiting(), error.into());
+                    self.monitor.warn(Warning::ThawUnknown { waiting, error });
                 }
-                let all = looked.iter().all(ArchivedPack::is_readable);
-                for (at, pack) in group.iter().zip(looked) {
-                    packs.packs[*at] = pack;
-                }
-                if !all {
-                    break;
-                }
+                Err(error) => return Err(error),
             }
             each(packs);
             if packs.waiting().packs == 0 {
                 return Ok(());
-            }
-            if packs.frozen().packs > 0 {
-                self.thaw(packs, thaw)?;
             }
             let begun = clock::instant();
             while let Some(left) = every.checked_sub(clock::since(begun)).filter(|left| !left.is_zero()) {
                 self.monitor.check_cancelled()?;
                 std::thread::sleep(left.min(LOOK));
             }
+        }
+    }
+
+    /// Looks once which packs can be read by now, and asks again for those that are not being thawed.
+    fn look_and_ask(&self, packs: &mut ArchivedPacks, thaw: Thaw) -> Result<()> {
+        let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
+        waiting.retain(|at| !packs.packs[*at].is_readable());
+        for group in waiting.chunks(LOOKED_AT) {
+            self.monitor.check_cancelled()?;
+            let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
+            self.look(&mut looked)?;
+            let all = looked.iter().all(ArchivedPack::is_readable);
+            for (at, pack) in group.iter().zip(looked) {
+                packs.packs[*at] = pack;
+            }
+            if !all {
+                break;
+            }
+        }
+        match packs.frozen().packs {
+            0 => Ok(()),
+            _ => self.thaw(packs, thaw).map(drop),
         }
     }
 

@@ -100,6 +100,13 @@ pub enum Warning {
         /// Paths of these packs in the repository: the first ten.
         named: Vec<String>,
     },
+    /// The storage did not answer whether packs of an archive are thawed. It is asked again, and goes on thawing.
+    ThawUnknown {
+        /// What is waited for.
+        waiting: crate::PackBytes,
+        /// The error.
+        error: crate::Error,
+    },
     /// A damaged index or sketches file was replaced: what it said is in another file now, and it was deleted.
     Replaced {
         /// Path of the damaged file in the repository.

@@ -62,6 +62,13 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));
             line(&format!("warning: {}{advice}", with_causes(error)))
         }
+        Warning::ThawUnknown { waiting, error } => line(&format!(
+            "warning: whether {} ({}) can be read by now is not known: {}. It is asked again, and the service goes on \
+             thawing",
+            counted(waiting.packs, "pack", "packs"),
+            size(waiting.bytes),
+            with_causes(error)
+        )),
         Warning::Cache { error } => line(&format!(
             "note: the local cache can't be used here: {}. Nothing is lost: ibid reads the repository instead",
             with_causes(error)

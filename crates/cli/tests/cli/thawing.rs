@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ibid_s3_server::Operation;
+use ibid_s3_server::{Fault, Operation};
 
 use crate::archives::{ARCHIVE, ELSEWHERE, archived, back_up, frozen, spawn, spawning};
 use crate::servers::Remote;
@@ -280,4 +280,29 @@ fn what_is_in_an_archive_in_part_is_copied_in_part() {
         partly.code == 3 && partly.out.contains("1 snapshot copied") && partly.out.contains("1 in an archive"),
         "{partly:?}"
     );
+}
+
+#[test]
+fn a_wait_goes_on_after_an_outage_of_the_server() {
+    let remote = archived();
+    let restore = ["restore", "latest", "out", "--thaw", "--thaw-poll", "1"];
+    let mut waiting = spawn(&remote, &with(&restore, &[]));
+    let pack = frozen(&remote).pop().unwrap();
+    while remote.server.thaw("bucket", &pack).is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let faults = remote.server.faults();
+    faults.always(Some(Fault::Refuse(503)));
+    let _ = faults.asked();
+    let mut refused = 0;
+    while refused < 3 {
+        assert!(waiting.try_wait().unwrap().is_none(), "it waits");
+        std::thread::sleep(Duration::from_millis(20));
+        refused += faults.asked().len();
+    }
+    assert!(!remote.home.path("out").exists());
+    remote.server.finish_thaws();
+    faults.always(None);
+    assert!(waiting.wait().unwrap().success());
+    assert!(remote.home.path("out").exists());
 }

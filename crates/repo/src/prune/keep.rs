@@ -248,3 +248,94 @@ impl Search<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ibid_delta::Method;
+    use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder, Piece};
+    use ibid_format::pack::{PackBuilder, PackKind};
+    use ibid_storage::fault::{Flaky, ObjectFault};
+    use ibid_storage::{ErrorKind, Memory, Operation, Storage};
+
+    use super::*;
+    use crate::InitOptions;
+    use crate::layout::{folder, name_in};
+
+    /// Stores a pack with a chunk, encoded against `base` if there is one, and an index file that lists it.
+    fn pack(repository: &Repository, storage: &dyn Storage, chunk: &[u8], base: Option<&[u8]>) -> FileId {
+        let keys = &repository.files.keys;
+        let (id, mut encoder, mut plain) = (FileId::random(), FrameEncoder::new(), Vec::new());
+        let mut builder = PackBuilder::new(keys, id, PackKind::Data);
+        let mut gathered = FrameBuilder::new();
+        gathered.push(keys.chunk_id(chunk), chunk);
+        let mut bases = Vec::new();
+        match base {
+            None => encoder
+                .encode(gathered.blobs(), chunk, Compression::Stored, &mut plain)
+                .unwrap(),
+            Some(base) => {
+                let piece = Piece {
+                    base: keys.chunk_id(base).prefix(),
+                    start: 0,
+                    length: base.len() as u32,
+                };
+                bases.push(piece.base);
+                let method = Method::ZstdPrefix { level: 1 };
+                encoder
+                    .encode_delta(gathered.blobs(), chunk, &[piece], base, method, &mut plain)
+                    .unwrap();
+            }
+        }
+        builder.add(&plain, gathered.blobs(), u8::from(base.is_some()), &bases);
+        let (bytes, summary) = builder.finish();
+        storage.put(&name_in(folder::PACKS, id), &[&bytes]).unwrap();
+        let index = FileId::random();
+        let listed = ibid_format::index::encode(keys, index, 0, &[summary]).unwrap();
+        storage.put(&name_in(folder::INDEX, index), &[&listed]).unwrap();
+        id
+    }
+
+    #[test]
+    fn what_may_be_a_base_of_a_pack_in_an_archive_stays_and_nothing_else() {
+        let storage = Arc::new(Flaky::new(Memory::new()));
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
+        let loaded = || {
+            repository.refresh();
+            repository.loaded().unwrap()
+        };
+        // What stays: a delta, and something that is read at once as a whole.
+        pack(
+            &repository,
+            &*storage,
+            b"one delta of a base",
+            Some(b"a base of deltas"),
+        );
+        let kept = loaded();
+        // What was to go: its base, and what is as deep as it.
+        let base = pack(&repository, &*storage, b"a base of deltas", None);
+        let as_deep = pack(
+            &repository,
+            &*storage,
+            b"another delta of a base",
+            Some(b"a base of deltas"),
+        );
+        let all = loaded();
+        let needed = || {
+            let found = repository.still_needed(&all, &kept, &[], None, &[base, as_deep]);
+            found.unwrap().0
+        };
+        assert_eq!(
+            needed(),
+            HashSet::from([base]),
+            "the directory of the delta names its base"
+        );
+        storage.fail_always(Operation::ReadAt, ObjectFault::Before(ErrorKind::Archived));
+        assert_eq!(needed(), HashSet::from([base]), "any that is less deep may be its base");
+        // What is damaged, and in no archive, lacks its bases anyway.
+        storage.heal();
+        storage.fail_always(Operation::ReadAt, ObjectFault::Before(ErrorKind::NotFound));
+        assert_eq!(needed(), HashSet::new());
+    }
+}

@@ -45,6 +45,7 @@ mod sources;
 mod support;
 mod tags;
 mod temporary_files;
+mod thawing;
 mod unfinished;
 mod writers;
 mod writers_forgotten;

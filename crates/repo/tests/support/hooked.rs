@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use ibid_storage::{Error, Name, Storage};
+use ibid_storage::{Archives, Error, Name, Storage};
 
 /// What a test does in the calls of a storage. Calls that it does not mention go on as they are.
 pub trait Hooks: Send + Sync {
@@ -45,6 +45,10 @@ pub trait Hooks: Send + Sync {
     fn is_remote(&self) -> bool {
         self.inner().is_remote()
     }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.inner().archives()
+    }
 }
 
 /// A storage with hooks.
@@ -83,8 +87,8 @@ impl<H: Hooks> Storage for Hooked<H> {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         self.0.delete(name)
     }
-    fn archives(&self) -> Option<&dyn ibid_storage::Archives> {
-        self.0.inner().archives()
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.0.archives()
     }
     fn location(&self) -> String {
         self.0.inner().location()
