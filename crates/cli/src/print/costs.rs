@@ -145,7 +145,9 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
         let currency = server.prices.as_ref().map_or("$", |prices| &prices.currency);
         let what = if thaw.is_asked { "would thaw " } else { "must thaw  " };
         out.line(format!("{what}    {}", thaw_text(thaw, currency)))?;
-        if !thaw.is_asked {
+        if thaw.is_asked {
+            out.line("               Not counted: what asks while it waits, for at most 16 packs each time (HEAD)")?;
+        } else {
             out.line("               It does that with --thaw, and can't read them without it")?;
         }
     }

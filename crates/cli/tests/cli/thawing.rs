@@ -43,6 +43,7 @@ fn asks_for_a_thaw(remote: &Remote, of: &str, command: &[&str]) {
         estimate.contains("would thaw     1 pack (") && estimate.contains("bulk, for 7 days: up to 48 hours, $0.025"),
         "{estimate}"
     );
+    assert!(estimate.contains("Not counted: what asks while it waits"), "{estimate}");
     assert_eq!(estimate.matches("would thaw").count(), 1, "of the source: {estimate}");
     let document = tables.document("estimate", &remote.ok(&priced(&["--estimate", "--json"])));
     assert_eq!(document["of"], of, "{document}");
