@@ -2,7 +2,8 @@
 //!
 //! What is hard to get right about S3 is real here, and is the work of the crate `s3s`: signatures, XML, paging,
 //! conditions in headers. Objects are in memory, and a put is atomic, which no other server is that runs without a
-//! cluster. Faults happen when a test asks for them.
+//! cluster. A put that could overwrite, without `If-None-Match: *`, is refused. Faults happen when a test asks for
+//! them.
 //!
 //! ```
 //! let server = ibid_s3_server::Server::start();

@@ -400,8 +400,15 @@ impl S3 for Objects {
             ..stored(bytes.into(), class)
         };
         let tag = stored.tag.clone();
+        // As a bucket of Amazon whose policy denies puts that could overwrite: ibid sends no others.
+        if !matches!(input.if_none_match, Some(ETagCondition::Any)) {
+            return Err(s3_error!(
+                AccessDenied,
+                "a put with If-None-Match: * was expected, and this one may overwrite"
+            ));
+        }
         let mut buckets = self.lock();
-        let is_new = matches!(input.if_none_match, Some(ETagCondition::Any)) && !self.traits.overwrites;
+        let is_new = !self.traits.overwrites;
         let versions = buckets.get(&(input.bucket.clone(), input.key.clone()));
         if is_new && versions.is_some_and(|versions| latest(versions).is_some()) {
             return Err(s3_error!(

@@ -6,6 +6,10 @@
 In MinIO, the policies are those of sessions (AssumeRole), as they are written in the guide, with the address and the id
 of the writer put in. A client that may add backups makes some and restores one; then it tries to delete and to replace
 each object. A writer does the same, and also tries to read what is not its own.
+
+In a bucket that keeps old versions, the client replaces all that it can, and tries to delete every version; then all
+must be there with `--as-of`. And the bucket gets the policy that denies puts without a condition: MinIO does not know
+it, and says so. A server that does must let the client replace nothing.
 """
 
 import argparse
@@ -15,14 +19,16 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import urllib.parse
 import xml.etree.ElementTree
 
 import servers
 from killed_nodes import fingerprint
+from thief import versions
 
 GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "remote.md"
-BUCKET = servers.BUCKETS[0]
+BUCKET, VERSIONED = servers.BUCKETS[:2]
 FOLDER = "laptop"
 
 
@@ -44,9 +50,9 @@ def session(endpoint, policy):
 
 
 class Trial:
-    def __init__(self, ibid, server, work):
-        self.ibid, self.server, self.work = ibid, server, work
-        self.address = f"s3://{BUCKET}/{FOLDER}?endpoint={server.url()}"
+    def __init__(self, ibid, server, work, bucket):
+        self.ibid, self.server, self.work, self.bucket = ibid, server, work, bucket
+        self.address = f"s3://{bucket}/{FOLDER}?endpoint={server.url()}"
 
     def run(self, *arguments, keys=None, fails=False, **variables):
         environment = os.environ | self.server.environment() | {"IBID_REPO": self.address} | variables
@@ -60,7 +66,7 @@ class Trial:
         return done.stderr if fails else done.stdout
 
     def request(self, method, name, keys, body=b"", query=()):
-        path = f"/{BUCKET}/{FOLDER}/{name}" if name else f"/{BUCKET}"
+        path = f"/{self.bucket}/{FOLDER}/{name}" if name else f"/{self.bucket}"
         return servers.s3_request(method, self.server.url(), path, query, body, keys=keys)
 
     def names(self):
@@ -82,11 +88,15 @@ class Trial:
                  IBID_PASSWORD="password")
         assert fingerprint(back) == was
 
-    def cannot(self, method, names, keys, body=b""):
+    def cannot(self, method, names, keys, body=b"", query=()):
         for name in names:
-            status, _ = self.request(method, name, keys, body)
+            status, _ = self.request(method, name, keys, body, query)
             assert status == 403, f"{method} {name}: {status}"
         return len(names)
+
+    def replace(self, names, keys):
+        """Stores garbage in place of all that can be replaced; returns the names of these."""
+        return [name for name in names if self.request("PUT", name, keys, b"garbage")[0] == 200]
 
 
 def adds(trial, policy):
@@ -107,10 +117,51 @@ def adds(trial, policy):
     trial.restores(was)
     trial.run("check", "--read-data", IBID_PASSWORD="password")
     refused = trial.cannot("DELETE", names, keys)
-    # What may be put there at all.
-    replaced = [name for name in names if trial.request("PUT", name, keys, b"garbage")[0] == 200]
+    replaced = trial.replace(names, keys)
     print(f"adds: {refused} objects can't be deleted; {len(replaced)} of {len(names)} can be replaced")
-    return replaced
+
+
+def keeps_versions(trial, policy):
+    """The same client, which replaces all that it can, where the bucket keeps old versions."""
+    trial.run("init", IBID_PASSWORD="password")
+    keys = session(trial.server.url(), policy)
+    for _ in range(2):
+        was = trial.grow()
+        trial.run("backup", "tree", keys=keys, IBID_PASSWORD="password")
+    # Versions have times in seconds.
+    time.sleep(2)
+    before = f"@{int(time.time()) - 1}"
+    time.sleep(1)
+    names = trial.names()
+    replaced = trial.replace(names, keys)
+    assert any(name.startswith("packs/") for name in replaced), replaced
+    trial.run("--no-cache", "check", "--read-data", fails=True, IBID_PASSWORD="password")
+    old = list(versions(trial.server.url(), f"{FOLDER}/", trial.bucket))
+    for key, version, _ in old:
+        trial.cannot("DELETE", [key.removeprefix(f"{FOLDER}/")], keys, query={"versionId": version})
+    trial.run("check", "--read-data", "--as-of", before, IBID_PASSWORD="password")
+    trial.restores(was, "--as-of", before)
+    print(f"adds, with versions: {len(replaced)} of {len(names)} were replaced, none of {len(old)} versions can be "
+          "deleted, and all is back")
+
+
+def demands(trial, policy, client):
+    """The bucket denies puts without a condition, if the server knows how to."""
+    place = (trial.server.url(), f"/{trial.bucket}", {"policy": ""})
+    status, said = servers.s3_request("PUT", *place, json.dumps(policy).encode())
+    if status not in (200, 204):
+        said = xml.etree.ElementTree.fromstring(said).findtext("Message")
+        return print(f"new: the server does not know this policy: {status}: {said}")
+    # MinIO asks policies of buckets only about requests without a signature, so the client's gets the statement, too.
+    denied = [{name: value for name, value in entry.items() if name != "Principal"} for entry in policy["Statement"]]
+    keys = session(trial.server.url(), client | {"Statement": [*client["Statement"], *denied]})
+    trial.grow()
+    trial.run("backup", "tree", keys=keys, IBID_PASSWORD="password")
+    names = trial.names()
+    replaced = trial.replace(names, keys)
+    assert not replaced, replaced
+    print(f"new: none of {len(names)} objects can be replaced")
+    servers.expect(servers.s3_request("DELETE", *place), 204)
 
 
 def writes(trial, policy, writer):
@@ -147,7 +198,8 @@ def main():
             if statement["Condition"] is None:
                 del statement["Condition"]
     with servers.Minio() as server, tempfile.TemporaryDirectory() as work:
-        trial = Trial(arguments.ibid.absolute(), server, pathlib.Path(work))
+        ibid, work = arguments.ibid.absolute(), pathlib.Path(work)
+        trial = Trial(ibid, server, work, BUCKET)
         trial.run("init", IBID_PASSWORD="password")
         added = trial.run("key", "add-writer", "--label", "laptop", "--out", "laptop.key", "--json",
                           IBID_PASSWORD="password")
@@ -155,7 +207,10 @@ def main():
         trial.grow()
         trial.run("backup", "tree", IBID_PASSWORD="password")
         writes(trial, found["writes"], writer)
+        demands(trial, found["new"], found["adds"])
         adds(trial, found["adds"])
+        keeps_versions(Trial(ibid, server, work, VERSIONED), json.loads(json.dumps(found["adds"]).replace(
+            f":::{BUCKET}", f":::{VERSIONED}")))
 
 
 if __name__ == "__main__":

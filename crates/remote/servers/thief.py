@@ -3,10 +3,10 @@
 
     thief.py target/debug/ibid [minio|moto]
 
-A repository with `--lock` gets two backups. Then a thief with the keys of the client deletes all objects, stores garbage
-in place of some, and deletes every version that the server lets go. With governance, the thief may bypass nothing, so
-does not ask for that; with compliance, it does. In the end `restore --as-of` must give back every byte, and what was
-not locked must be gone: else the thief has done nothing.
+A repository with `--lock` gets two backups. Then a thief with the keys of the client deletes all objects, stores
+garbage in place of some, and deletes every version that the server lets go. With governance, the thief may bypass
+nothing, so does not ask for that; with compliance, it does. In the end `restore --as-of` must give back every byte, and
+what was not locked must be gone: else the thief has done nothing.
 """
 
 import argparse
@@ -24,11 +24,11 @@ XML = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 BUCKET = servers.BUCKETS[2]
 
 
-def versions(endpoint, prefix):
+def versions(endpoint, prefix, bucket=BUCKET):
     """Yields key, id, and whether it is a version with bytes, of all versions."""
     query = {"versions": "", "prefix": prefix}
     while True:
-        body = servers.expect(servers.s3_request("GET", endpoint, f"/{BUCKET}", query), 200)
+        body = servers.expect(servers.s3_request("GET", endpoint, f"/{bucket}", query), 200)
         page = xml.etree.ElementTree.fromstring(body)
         for entry in page:
             kind = entry.tag.removeprefix(XML)

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 
-use ibid_s3_server::{Server, Traits};
+use ibid_s3_server::{ACCESS_KEY, SECRET_KEY, Server, Traits};
 use ibid_storage::probe::{self, Promise};
 use ibid_storage::{ErrorKind, Name, Storage, conformance};
+use object_store::aws::AmazonS3Builder;
+use object_store::{ObjectStore, PutMode, PutOptions};
 
 use crate::{name, storage};
 
@@ -75,6 +77,38 @@ fn a_server_is_found_to_keep_its_promises_or_to_overwrite() {
         report.keeps(Promise::ReadAfterWrite) && report.keeps(Promise::List),
         "{report:?}"
     );
+}
+
+/// A bucket of Amazon can deny puts without `If-None-Match: *`. The server of the tests denies them always, so that
+/// every test with it shows that ibid sends no others. Here the server itself is tested.
+#[test]
+fn every_put_has_the_condition_that_a_bucket_can_demand() {
+    let server = Server::start();
+    // An error says that another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let bucket = AmazonS3Builder::new()
+        .with_bucket_name("bucket")
+        .with_region("us-east-1")
+        .with_endpoint(server.endpoint())
+        .with_allow_http(true)
+        .with_access_key_id(ACCESS_KEY)
+        .with_secret_access_key(SECRET_KEY)
+        .build()
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let path = "place/name".into();
+    let put = |mode| runtime.block_on(bucket.put_opts(&path, "bytes".into(), PutOptions::from(mode)));
+    let refused = put(PutMode::Overwrite).unwrap_err();
+    assert!(refused.to_string().contains("If-None-Match"), "{refused}");
+    assert_eq!(server.keys("bucket"), Vec::<String>::new());
+    put(PutMode::Create).unwrap();
+    assert_eq!(server.object("bucket", "place/name").unwrap(), b"bytes");
+
+    storage(&server, "bucket/place").put(&name("usual"), &[b"a"]).unwrap();
+    assert_eq!(server.keys("bucket"), ["place/name", "place/usual"]);
 }
 
 #[test]
