@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Measures ibid beside restic and rustic, with one MinIO of four processes.
+"""Measures ibid beside restic and rustic, with one MinIO of four processes, or through SSH.
 
     beside.py --ibid target/release/ibid --corpus lnx=corpora/lnx-trees --json out.json
+    beside.py --ibid target/release/ibid --corpus lnx=corpora/lnx-trees --json out.json --over ssh
     beside.py --table out.json
 
 A corpus is a folder whose files or folders sort from the oldest version to the newest. Each tool stores the first
@@ -11,6 +12,9 @@ restored files are compared with the original. All tools have their default sett
 Each goes through a proxy of its own (count.go), which counts requests, and bytes on the connections, in the same way
 for all; with --latency each request waits for so long. CPU is user and system time of the tool alone: proxy and servers
 run on the same machine and share its cores.
+
+Through SSH (ssh.py), a proxy counts connections and their bytes, and the CPU of the other side is measured, too: that
+of `sshd`, of its SFTP server, which restic and rustic use, and of `ibid serve`. --latency is for MinIO alone.
 """
 
 import argparse
@@ -27,6 +31,7 @@ import time
 import xml.etree.ElementTree
 
 import servers
+import ssh
 
 RESTIC = ("github.com/restic/restic", "v0.18.1", "./cmd/restic")
 RUSTIC = "0.11.4"
@@ -44,23 +49,113 @@ def rustic_program(cache):
     return program
 
 
-class Tool:
-    """A program with a repository in the bucket, below a prefix of its name."""
+class Bucket:
+    """A bucket in MinIO, behind a proxy that counts."""
 
-    def __init__(self, program, url, work, tree):
-        self.program, self.url, self.work, self.tree = program, url, work, tree
-        self.environment = os.environ | servers.s3_environment(url) | {"TZ": "UTC", "HOME": str(work)}
+    def __init__(self, cache, latency_ms, work):
+        self.minio = servers.Minio(cache)
+        self.start = lambda: servers.Proxy(cache, self.minio.url(), "-latency", f"{latency_ms}ms")
+
+    def __enter__(self):
+        self.minio.__enter__()
+        try:
+            self.proxy = self.start().__enter__()
+        except BaseException:
+            self.minio.__exit__()
+            raise
+        self.environment = servers.s3_environment(self.proxy.url)
+        self.repositories = {
+            "ibid": f"s3://tests/ibid?endpoint={self.proxy.url}",
+            "restic": f"s3:{self.proxy.url}/tests/restic",
+            "rustic": "opendal:s3",
+        }
+        self.rustic_options = {
+            "bucket": "tests",
+            "root": "/rustic",
+            "endpoint": self.proxy.url,
+            "region": "us-east-1",
+            "access_key_id": servers.KEY,
+            "secret_access_key": servers.SECRET,
+        }
+        return self
+
+    def __exit__(self, *_):
+        self.proxy.__exit__()
+        self.minio.__exit__()
+
+    def stored(self, prefix):
+        """Returns the bytes and the number of the objects below a prefix."""
+        sizes, token = [], {}
+        while True:
+            query = {"list-type": "2", "prefix": f"{prefix}/"} | token
+            answer = servers.expect(servers.s3_request("GET", self.minio.url(), "/tests", query), 200)
+            page = xml.etree.ElementTree.fromstring(answer)
+            space = page.tag.split("}")[0] + "}"
+            sizes += [int(size.text) for size in page.iter(f"{space}Size")]
+            more = page.find(f"{space}NextContinuationToken")
+            if more is None:
+                return sum(sizes), len(sizes)
+            token = {"continuation-token": more.text}
+
+    def far_cpu_s(self):
+        return None
+
+
+class Machine:
+    """A folder of another machine that SSH reaches: this one."""
+
+    def __init__(self, cache, latency_ms, work):
+        self.folder = work / "there"
+        (work / "ssh").mkdir()
+        self.server = ssh.Sshd(cache, work / "ssh")
+
+    def __enter__(self):
+        self.folder.mkdir()
+        self.server.__enter__()
+        self.proxy, self.environment = self.server.proxy, self.server.environment()
+        self.repositories = {
+            "ibid": f"ssh://{ssh.HOST}{self.folder}/ibid",
+            "restic": f"sftp:{ssh.HOST}:{self.folder}/restic",
+            "rustic": "opendal:sftp",
+        }
+        self.rustic_options = {"endpoint": ssh.HOST, "root": f"{self.folder}/rustic"}
+        return self
+
+    def __exit__(self, *_):
+        self.server.__exit__()
+
+    def stored(self, prefix):
+        """Returns the bytes and the number of the files below a folder."""
+        sizes = [path.stat().st_size for path in (self.folder / prefix).rglob("*") if path.is_file()]
+        return sum(sizes), len(sizes)
+
+    def far_cpu_s(self):
+        return self.server.cpu_s()
+
+
+class Tool:
+    """A program with a repository at a place, below a prefix of its name."""
+
+    def __init__(self, program, place, work, tree):
+        self.program, self.place, self.work, self.tree = program, place, work, tree
+        self.environment = os.environ | place.environment | {"TZ": "UTC", "HOME": str(work)}
 
     @property
     def cache(self):
         return self.work / f"{self.name}-cache"
+
+    @property
+    def repository(self):
+        return self.place.repositories[self.name]
 
 
 class Ibid(Tool):
     name = "ibid"
 
     def command(self, *arguments):
-        self.environment |= {"IBID_REPO": f"s3://tests/ibid?endpoint={self.url}", "IBID_PASSWORD": PASSWORD}
+        # On the other machine, this is the same program.
+        there = f"?ibid={self.program}" if self.repository.startswith("ssh://") else ""
+        self.environment |= {"IBID_REPO": self.repository + there, "IBID_PASSWORD": PASSWORD}
         return [[self.program, "--cache-dir", self.cache, *arguments]]
 
     def init(self):
@@ -83,7 +178,7 @@ class Restic(Tool):
     name = "restic"
 
     def command(self, *arguments):
-        self.environment |= {"RESTIC_REPOSITORY": f"s3:{self.url}/tests/restic", "RESTIC_PASSWORD": PASSWORD}
+        self.environment |= {"RESTIC_REPOSITORY": self.repository, "RESTIC_PASSWORD": PASSWORD}
         return [[self.program, "--cache-dir", self.cache, *arguments]]
 
     def init(self):
@@ -107,19 +202,14 @@ class Rustic(Tool):
 
     def command(self, *arguments):
         profile = self.work / "rustic.toml"
+        options = "".join(f'{name} = "{value}"\n' for name, value in self.place.rustic_options.items())
         profile.write_text(f"""
 [repository]
-repository = "opendal:s3"
+repository = "{self.repository}"
 password = "{PASSWORD}"
 cache-dir = "{self.cache}"
 [repository.options]
-bucket = "tests"
-root = "/rustic"
-endpoint = "{self.url}"
-region = "us-east-1"
-access_key_id = "{servers.KEY}"
-secret_access_key = "{servers.SECRET}"
-""")
+{options}""")
         return [[self.program, "--no-progress", "-P", profile.with_suffix(""), *arguments]]
 
     def init(self):
@@ -137,21 +227,6 @@ secret_access_key = "{servers.SECRET}"
 
     def version(self):
         return subprocess.check_output([self.program, "--version"], text=True).strip()
-
-
-def stored(endpoint, prefix):
-    """Returns the bytes and the number of the objects below a prefix."""
-    sizes, token = [], {}
-    while True:
-        query = {"list-type": "2", "prefix": f"{prefix}/"} | token
-        answer = servers.expect(servers.s3_request("GET", endpoint, "/tests", query), 200)
-        page = xml.etree.ElementTree.fromstring(answer)
-        space = page.tag.split("}")[0] + "}"
-        sizes += [int(size.text) for size in page.iter(f"{space}Size")]
-        more = page.find(f"{space}NextContinuationToken")
-        if more is None:
-            return sum(sizes), len(sizes)
-        token = {"continuation-token": more.text}
 
 
 def measure(tool, commands, log):
@@ -180,14 +255,18 @@ def place_version(version, tree):
         shutil.copy2(version, tree / f"data{version.suffix}")
 
 
-def run_tool(tool, versions, proxy, endpoint, log):
+def run_tool(tool, versions, log):
     """Returns the steps of one tool."""
     steps = []
+    proxy = tool.place.proxy
 
     def step(name, commands):
         proxy.take()
+        before = tool.place.far_cpu_s()
         figures = measure(tool, commands, log)
-        size, objects = stored(endpoint, tool.name)
+        if before is not None:
+            figures["far_cpu_s"] = round(tool.place.far_cpu_s() - before, 2)
+        size, objects = tool.place.stored(tool.name)
         counted = proxy.take()
         steps.append({"step": name, **figures, **counted, "stored_bytes": size, "objects": objects})
         requests = sum(counted["requests"].values())
@@ -222,10 +301,11 @@ def machine():
 def summed(steps):
     """Returns the steps with all further versions as one."""
     rows = {}
+    figures = [name for name in ("wall_s", "cpu_s", "far_cpu_s", "to_server", "to_client") if name in steps[0]]
     for step in steps:
         name = "more versions" if step["step"].startswith("version ") else step["step"]
-        row = rows.setdefault(name, {"wall_s": 0, "cpu_s": 0, "requests": 0, "to_server": 0, "to_client": 0})
-        for figure in ("wall_s", "cpu_s", "to_server", "to_client"):
+        row = rows.setdefault(name, dict.fromkeys([*figures, "requests"], 0))
+        for figure in figures:
             row[figure] += step[figure]
         row["requests"] += sum(step["requests"].values())
         row["stored_bytes"] = step["stored_bytes"]
@@ -236,17 +316,19 @@ def table(record):
     """Returns the results as Markdown."""
     lines = []
     for run in record["outcome"]["servers"]:
-        lines += [f"{run['corpus']}, {run['latency_ms']} ms a request", ""]
-        lines += ["| step | tool | requests | MB up | MB down | wall, s | CPU, s | MB stored |"]
-        lines += ["|---|---|--:|--:|--:|--:|--:|--:|"]
         rows = {tool["tool"]: summed(tool["steps"]) for tool in run["tools"]}
+        far = "far_cpu_s" in next(iter(rows.values()))["init"]
+        asked = "connections" if far else "requests"
+        columns = [asked, "MB up", "MB down", "wall, s", "CPU, s", *(["CPU there, s"] if far else []), "MB stored"]
+        lines += [f"{run['corpus']}, " + ("through SSH" if far else f"{run['latency_ms']} ms a request"), ""]
+        lines += ["| step | tool | " + " | ".join(columns) + " |", "|---|---|" + "--:|" * len(columns)]
         for name in next(iter(rows.values())):
             for tool in rows:
                 row = rows[tool][name]
-                megabytes = [f"{row[figure] / 1e6:.1f}" for figure in ("to_server", "to_client", "stored_bytes")]
-                seconds = [f"{row['wall_s']:.1f}", f"{row['cpu_s']:.1f}"]
-                figures = [f"{row['requests']}", *megabytes[:2], *seconds, megabytes[2]]
-                lines.append(f"| {name} | {tool} | " + " | ".join(figures) + " |")
+                up, down, stored = (f"{row[figure] / 1e6:.1f}" for figure in ("to_server", "to_client", "stored_bytes"))
+                seconds = [f"{row[figure]:.1f}" for figure in ("wall_s", "cpu_s", "far_cpu_s") if figure in row]
+                cells = [name, tool, f"{row['requests']}", up, down, *seconds, stored]
+                lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
 
@@ -255,6 +337,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ibid", type=lambda text: pathlib.Path(text).absolute(), help="the program")
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--over", default="s3", choices=["s3", "ssh"], help="how repositories are reached (s3)")
     parser.add_argument("--latency", action="append", type=int, metavar="MS", help="how long requests wait (0)")
     parser.add_argument("--tools", default="ibid,restic,rustic")
     parser.add_argument("--cache", default=servers.CACHE, type=pathlib.Path, help="folder for programs")
@@ -272,35 +355,40 @@ def main():
     chosen = [(programs[name][0], programs[name][1]()) for name in options.tools.split(",")]
     shown = [f"--corpus {corpus.split('=')[0]}=…" for corpus in options.corpus]
     shown += [f"--latency {latency_ms}" for latency_ms in options.latency or []]
+    if options.over == "ssh":
+        said = subprocess.run(["ssh", "-V"], text=True, stderr=subprocess.PIPE).stderr.strip()
+        place_kind, server, shown = Machine, f"sshd on the same machine, {said}", [*shown, "--over ssh"]
+    else:
+        place_kind, server = Bucket, f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 processes, EC:2"
     record = {
         "command": " ".join(["beside.py", "--ibid ibid", f"--tools {options.tools}", *shown]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "experiment": "servers",
         "load_before": os.getloadavg(),
         "machine": machine(),
-        "outcome": {"server": f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 processes, EC:2", "servers": []},
+        "outcome": {"server": server, "servers": []},
     }
     for name, _, folder in (corpus.partition("=") for corpus in options.corpus):
         versions = sorted(pathlib.Path(folder).iterdir())[:VERSIONS]
         for latency_ms in options.latency or [0]:
             run = {"corpus": name, "latency_ms": latency_ms, "versions": len(versions), "tools": []}
+            record["outcome"]["servers"].append(run)
             print(f"{name}, {latency_ms} ms", file=sys.stderr)
             for kind, program in chosen:
                 # A server of its own for each, so that none is slowed by what another has left.
                 with (
-                    servers.Minio(options.cache) as minio,
-                    servers.Proxy(options.cache, minio.url(), "-latency", f"{latency_ms}ms") as proxy,
                     tempfile.TemporaryDirectory() as work,
+                    place_kind(options.cache, latency_ms, pathlib.Path(work)) as place,
                     open(pathlib.Path(work) / "log", "wb") as log,
                 ):
                     work = pathlib.Path(work)
-                    tool = kind(program, proxy.url, work, work / "current")
-                    steps = run_tool(tool, versions, proxy, minio.url(), log)
+                    tool = kind(program, place, work, work / "current")
+                    steps = run_tool(tool, versions, log)
                     run["tools"].append({"tool": tool.name, "version": tool.version(), "steps": steps})
-            record["outcome"]["servers"].append(run)
-            record["load_after"] = os.getloadavg()
-            if options.json:
-                options.json.write_text(json.dumps(record, indent=1) + "\n")
+                # After each tool: another may fail.
+                record["load_after"] = os.getloadavg()
+                if options.json:
+                    options.json.write_text(json.dumps(record, indent=1) + "\n")
     print(table(record))
 
 

@@ -7,11 +7,14 @@
 //
 // With -google, a server that speaks S3 understands Google Cloud Storage's XML dialect, as far as ibid uses it.
 // Signatures are not checked: the buckets must be open to everyone.
+//
+// With -to tcp://127.0.0.1:22 it counts the bytes of any connections, and connections in place of requests.
 package main
 
 import (
 	"encoding/json"
 	"flag"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -114,6 +117,31 @@ func (l listener) Accept() (net.Conn, error) {
 	return counted{connection, l.counts}, err
 }
 
+// pass carries the bytes of connections to a server and back, whatever they are.
+func pass(socket net.Listener, address string, counts *counts) error {
+	for {
+		client, err := socket.Accept()
+		if err != nil {
+			return err
+		}
+		counts.add("connection")
+		go func() {
+			defer client.Close()
+			server, err := net.Dial("tcp", address)
+			if err != nil {
+				log.Print(err)
+				return
+			}
+			defer server.Close()
+			go func() {
+				io.Copy(server, client)
+				server.(*net.TCPConn).CloseWrite()
+			}()
+			io.Copy(client, server)
+		}()
+	}
+}
+
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9100", "address for clients")
 	control := flag.String("control", "127.0.0.1:9101", "address for /-/counts")
@@ -158,6 +186,9 @@ func main() {
 	socket, err := net.Listen("tcp", *listen)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if target.Scheme == "tcp" {
+		log.Fatal(pass(listener{socket, counts}, target.Host, counts))
 	}
 	log.Fatal(http.Serve(listener{socket, counts}, http.HandlerFunc(serve)))
 }
