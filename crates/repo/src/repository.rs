@@ -595,7 +595,8 @@ impl Repository {
     pub(crate) fn readers_max(&self, loaded: &LoadedIndex) -> usize {
         const TABLES: u64 = 6 << 20;
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN);
-        let (room, frames) = if loaded.index.has_deltas() {
+        // Frames that are fetched are cached, even if none is a base.
+        let (room, frames) = if loaded.index.has_deltas() || self.files.storage.is_remote() {
             (left / 4, 5)
         } else {
             (left, 2)

@@ -81,7 +81,9 @@ impl FrameReader {
     /// Reads and opens the frame with this number. With `upto`, slots after it need not be
     /// decompressed.
     pub(crate) fn open(&mut self, reader: &ChunkReader<'_>, number: u32, upto: Option<u16>) -> Result<Opened<'_>> {
-        if !reader.loaded.index.has_deltas() {
+        // Nothing needs a frame again but a file that comes later. Decompressing it once more costs less than the
+        // memory, and fetching it once more does not.
+        if !reader.loaded.index.has_deltas() && !reader.fetches_ahead() {
             return self.pass(reader, number, upto);
         }
         let body = match reader.cache.get_or_claim(number) {

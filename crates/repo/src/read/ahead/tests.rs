@@ -140,6 +140,29 @@ fn neighbours_come_with_one_request_and_every_frame_is_right() {
     assert_empty(ahead(&reader));
 }
 
+/// As by a restore, in which files that come later need a frame of one that was made before.
+#[test]
+fn a_frame_that_is_needed_again_is_not_fetched_again() {
+    let (storage, repository) = packs(3, 20);
+    let reader = reader(&repository, 1 << 20);
+    let chunks: Vec<_> = (0..60).map(|number| chunk(number / 20, number % 20)).collect();
+    let frames = frames_of(&reader.loaded, &repository, &chunks);
+    let mut frame_reader = FrameReader::default();
+    let before = storage.counts().read_at;
+    fetching(&reader, |ahead| {
+        for _ in 0..3 {
+            ahead.plan(source(&reader), &frames);
+            for (number, chunk) in frames.iter().zip(&chunks) {
+                let opened = frame_reader.open(&reader, *number, None).unwrap();
+                assert!(opened.chunk(0) == Some(chunk));
+                ahead.release(*number);
+            }
+        }
+    });
+    assert_empty(ahead(&reader));
+    assert_eq!(storage.counts().read_at - before, 3, "each pack once");
+}
+
 #[test]
 fn what_is_fetched_has_its_room_and_nobody_waits_for_what_does_not_fit() {
     const ROOM: u64 = 80_000;
