@@ -563,13 +563,19 @@ impl Repository {
     }
 
     /// Returns a [`bulk_reader`](Repository::bulk_reader) that fetches ahead if the storage is far. A sixth of its
-    /// cache makes room for that.
+    /// cache makes room for that. Where the frames may not fit into the rest, this machine keeps what is fetched, so
+    /// that a base which has left memory is read from its disk.
     pub(crate) fn bulk_reader_ahead(&self, loaded: &Arc<LoadedIndex>) -> ChunkReader<'_> {
         if !self.files.storage.is_remote() {
             return self.bulk_reader(loaded);
         }
         let left = self.memory.saturating_sub(loaded.index.bytes() + BUFFERS_MIN / 2);
-        self.reader_ahead(loaded, left / 4 * 3).looking_again(self)
+        let budget = left / 4 * 3;
+        let reader = self.reader_ahead(loaded, budget).looking_again(self);
+        match loaded.may_outgrow(budget) {
+            true => reader.keeping_fetched(),
+            false => reader,
+        }
     }
 
     /// Returns a reader that caches and fetches ahead about `budget` bytes of frames. It only fetches ahead if the

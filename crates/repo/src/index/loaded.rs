@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use ibid_format::pack::PackSummary;
+use ibid_format::pack::{PackKind, PackSummary};
 use ibid_format::{ChunkId, FileId, Keys};
 use ibid_storage::Name;
 
+use super::frames::Pack;
 use super::lookup::Index;
 use crate::files::Files;
 use crate::layout::{config_name, folder, name_in};
@@ -238,6 +239,20 @@ impl LoadedIndex {
         // Without the hash, the next backup looks all chunks up.
         self.index.each_pack_sorted(add).ok()?;
         Some(hash.finish())
+    }
+
+    /// Returns whether there are deltas, and all packs with data may take more than so many bytes once decoded.
+    pub(crate) fn may_outgrow(&self, budget: u64) -> bool {
+        /// Sources are packed to about a fourth.
+        const DECODED: u64 = 4;
+        let mut bytes: u64 = 0;
+        let mut outgrows = |pack: Pack| {
+            if pack.kind == PackKind::Data {
+                bytes = bytes.saturating_add(pack.size.saturating_mul(DECODED));
+            }
+            bytes > budget
+        };
+        self.index.has_deltas() && self.index.packs().any(|(_, pack)| outgrows(pack))
     }
 
     /// Syncs the objects that the next snapshot will rely on and that may not be durable yet: the

@@ -220,7 +220,7 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// Lets this machine keep what is fetched ahead, because the next backup may need it.
+    /// Lets this machine keep what is fetched ahead, because it may be needed again.
     pub(crate) fn keeping_fetched(self) -> ChunkReader<'a> {
         ChunkReader {
             keeps_fetched: true,

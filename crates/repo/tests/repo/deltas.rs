@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ibid_format::pack::{PackKind, PackSummary};
-use ibid_repo::{BaseFault, Error, FAULTS_MAX, MEMORY_MIN, ReadData, Repository, RestoreOptions};
+use ibid_repo::{BaseFault, Error, FAULTS_MAX, MEMORY_DEFAULT, MEMORY_MIN, ReadData, Repository, RestoreOptions};
 use ibid_storage::{Memory, Name, Storage};
 
 use crate::support;
 use crate::support::damage::{Image, Scene, check_all, image, kind, names_fault, open, storage};
 use crate::support::deltas::{Frame, Writer, chains, rewrite};
 use crate::support::reads::Reads;
-use crate::support::{Random, contents, difference, noise, quick, scratch};
+use crate::support::{Folder, Random, backup, contents, difference, noise, quick, scratch};
 
 const DEPTH: u8 = 8;
 
@@ -117,6 +117,44 @@ fn a_check_reads_each_frame_once_though_the_bases_of_a_pack_are_all_over_the_one
             assert_eq!(reads.count(), 1, "{name} at {start}");
         }
     }
+}
+
+/// Versions of a file whose frames take more than the least memory once they are decoded, as far as their sizes tell.
+#[test]
+fn what_a_restore_fetches_is_kept_on_the_disk_where_memory_may_be_too_small_for_it() {
+    const LENGTH: usize = 24 << 20;
+    let memory = Arc::new(Memory::new());
+    let here = Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
+    let folder = Folder::scratch();
+    let mut bytes = noise(1, LENGTH);
+    let mut summary = None;
+    for version in 0..2 {
+        bytes.iter_mut().step_by(100_000).for_each(|byte| *byte ^= version);
+        folder.write("file", &bytes);
+        summary = Some(backup(&here, folder.path()));
+    }
+    assert!(summary.is_some_and(|summary| summary.deltas.chunks > 100));
+    let received_again = |budget| {
+        let storage = Arc::new(Reads::of(memory.clone(), true));
+        let cache = scratch();
+        let received = [0, 1].map(|_| {
+            let far = Repository::open(storage.clone(), Some(b"secret"))
+                .and_then(|far| far.with_cache(cache.path()).with_memory(budget))
+                .unwrap();
+            let out = scratch();
+            let snapshot = far.snapshot("latest").unwrap();
+            let options = RestoreOptions::default();
+            far.restore(snapshot.at(folder.path()), out.path(), &options).unwrap();
+            assert_eq!(difference(&contents(folder.path()), &contents(out.path())), None);
+            let read = storage.take();
+            let bytes: u64 = read.iter().map(|(_, range)| range.end - range.start).sum();
+            bytes
+        });
+        assert!(received[0] > LENGTH as u64);
+        received[1]
+    };
+    assert!(received_again(MEMORY_MIN) < 1 << 20);
+    assert!(received_again(MEMORY_DEFAULT) > LENGTH as u64);
 }
 
 /// While a pack is missing, a repository that has stored its contents again keeps loading this way.

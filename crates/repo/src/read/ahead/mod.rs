@@ -42,7 +42,7 @@ pub(crate) struct FrameSource<'a> {
     pub(crate) loaded: &'a LoadedIndex,
     /// Frames that need not be fetched. Without it, the bases of frames are not fetched, either.
     pub(crate) cache: Option<&'a FrameCache>,
-    /// Whether this machine keeps what is fetched, because the next backup may need it.
+    /// Whether this machine keeps what is fetched, because it may be needed again.
     pub(crate) keeps: bool,
 }
 
