@@ -51,6 +51,21 @@ pub(crate) struct ThawCost {
     pub(crate) hours: Option<f64>,
 }
 
+impl ThawCost {
+    /// Nothing must be thawed.
+    pub(crate) fn nothing(thaw: Thaw) -> ThawCost {
+        ThawCost {
+            thaw,
+            frozen: PackBytes::default(),
+            thawing: PackBytes::default(),
+            more: false,
+            is_asked: true,
+            cost: Some(0.0),
+            hours: None,
+        }
+    }
+}
+
 /// An estimate of a command.
 pub(crate) struct Estimated {
     /// One for each server or other machine that it uses.

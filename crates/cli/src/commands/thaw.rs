@@ -2,7 +2,7 @@
 
 use ibid_repo::{ArchivedPacks, Repository};
 
-use super::costs::Costs;
+use super::costs::{Costs, ThawCost};
 use super::open::{Context, Opened};
 use super::watch::Watch;
 use crate::args::ThawArgs;
@@ -67,31 +67,23 @@ impl Reading<'_> {
             costs.allow_more(opened, spent)?;
             let watch = Watch::silent(self.verb)?;
             let repository = opened.repository.watched_by(&watch.monitor);
-            let Some(cost) = cost else {
-                // What ends soon lives for longer.
-                repository
-                    .thaw(&mut packs, how)
-                    .map_err(Failure::if_interrupted(LEFT))?;
-                return Ok(Some(spent));
-            };
-            if !is_quiet {
+            if let Some(cost) = cost.filter(|_| !is_quiet) {
                 print::thaw_begins(&cost, &currency);
             }
+            // Of what can be read, copies that end soon live for longer.
             let asked = repository
                 .thaw(&mut packs, how)
                 .map_err(Failure::if_interrupted(LEFT))?;
-            spent += cost.cost.unwrap_or(0.0);
             if self.thaw.thaw_only {
-                print::thaw_asked(
-                    &mut context.out,
-                    (opened.about, self.of),
-                    &packs,
-                    &cost,
-                    asked,
-                    &currency,
-                )?;
+                let cost = cost.unwrap_or_else(|| ThawCost::nothing(how));
+                let about = (opened.about, self.of);
+                print::thaw_asked(&mut context.out, about, &packs, &cost, asked, &currency)?;
                 return Ok(None);
             }
+            let Some(cost) = cost else {
+                return Ok(Some(spent));
+            };
+            spent += cost.cost.unwrap_or(0.0);
             let mut before = packs.waiting().packs;
             let waited = repository.wait_until_thawed(&mut packs, how, self.thaw.poll(), |packs| {
                 let left = packs.waiting().packs;

@@ -82,13 +82,17 @@ pub(crate) fn thaw_asked(
     if out.quiet {
         return Ok(());
     }
+    out.line(match all.packs {
+        0 => "nothing that is needed is in an archive".to_owned(),
+        packs => format!(
+            "asked for {}; {} of {} can be read by now",
+            counted(asked, "pack", "packs"),
+            packs - waiting.packs,
+            counted(packs, "pack", "packs")
+        ),
+    })?;
+    let and = if waiting.packs > 0 { "to wait, and to" } else { "to" };
     out.line(format!(
-        "asked for {}; {} of {} can be read by now",
-        counted(asked, "pack", "packs"),
-        all.packs - waiting.packs,
-        counted(all.packs, "pack", "packs")
-    ))?;
-    out.line(format!(
-        "nothing else was done: run it again without --thaw-only to wait, and to {of}"
+        "nothing else was done: run it again without --thaw-only {and} {of}"
     ))
 }

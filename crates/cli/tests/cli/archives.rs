@@ -1,10 +1,8 @@
 //! Data that is kept in an archive of the service, which must thaw it before anyone reads it.
 
 use std::io::Write;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
-
-use ibid_s3_server::{ACCESS_KEY, SECRET_KEY};
 
 use crate::servers::Remote;
 use crate::support::{CHEAP, noise};
@@ -108,12 +106,9 @@ fn inside(remote: &Remote, name: &str) -> std::path::PathBuf {
 #[test]
 fn a_wait_that_is_killed_goes_on_where_it_was() {
     let remote = archived();
-    let start = || spawn(&remote, &restore(&["--thaw", "--thaw-poll", "1"]));
+    let start = || start_to_wait(&remote, &restore(&[]));
     let pack = frozen(&remote).pop().unwrap();
     let mut first = start();
-    while remote.server.thaw("bucket", &pack).is_none() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
     first.kill().unwrap();
     first.wait().unwrap();
     assert!(!is_there(&remote, "out"), "nothing is written before all is there");
@@ -395,19 +390,20 @@ fn writers_store_in_no_archive_and_similarity_is_not_promised_there() {
     assert!(writer.code == 1 && writer.err.contains("read at once"), "{writer:?}");
 }
 
-/// Returns a command in the repository that does not run yet.
-pub(crate) fn spawning(remote: &Remote, arguments: &[&str]) -> Command {
-    let mut command = remote.home.ibid(arguments);
-    command
-        .env("IBID_REPO", "s3://bucket/home")
-        .env("AWS_ENDPOINT_URL", remote.server.endpoint())
-        .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
-    command
+/// Starts a command that reads an archived pack with `--thaw`, and returns it once it has asked for that.
+pub(crate) fn start_to_wait(remote: &Remote, command: &[&str]) -> Child {
+    let pack = frozen(remote).pop().expect("one is in an archive");
+    let mut waiting = spawn(remote, &[command, &["--thaw", "--thaw-poll", "1"]].concat());
+    while remote.server.thaw("bucket", &pack).is_none() {
+        assert!(waiting.try_wait().unwrap().is_none(), "it asks, and waits");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    waiting
 }
 
-pub(crate) fn spawn(remote: &Remote, arguments: &[&str]) -> Child {
-    spawning(remote, arguments)
+fn spawn(remote: &Remote, arguments: &[&str]) -> Child {
+    remote
+        .command(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,5 +1,7 @@
 //! Repositories with a server.
 
+use std::process::Command;
+
 use ibid_s3_server::{ACCESS_KEY, Fault, Operation, SECRET_KEY, Server, Traits};
 use serde_json::Value;
 
@@ -36,19 +38,28 @@ impl Remote {
         }
     }
 
-    /// Runs a command in the repository `place`, a bucket and a prefix.
-    pub(crate) fn run_in(&self, place: &str, arguments: &[&str]) -> Ran {
+    /// Returns a command in the repository `place`, a bucket and a prefix, that does not run yet.
+    fn command_in(&self, place: &str, arguments: &[&str]) -> Command {
         let mut command = self.home.ibid(arguments);
         command
             .env("IBID_REPO", format!("s3://{place}"))
             .env("AWS_ENDPOINT_URL", self.server.endpoint())
             .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
             .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
-        run(&mut command)
+        command
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.command_in(&format!("{}/home", self.bucket), arguments)
+    }
+
+    /// Runs a command in the repository `place`, a bucket and a prefix.
+    pub(crate) fn run_in(&self, place: &str, arguments: &[&str]) -> Ran {
+        run(&mut self.command_in(place, arguments))
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        self.run_in(&format!("{}/home", self.bucket), arguments)
+        run(&mut self.command(arguments))
     }
 
     #[track_caller]

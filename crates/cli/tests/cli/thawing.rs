@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ibid_s3_server::{Fault, Operation};
 
-use crate::archives::{ARCHIVE, ELSEWHERE, archived, back_up, frozen, spawn, spawning};
+use crate::archives::{ARCHIVE, ELSEWHERE, archived, back_up, frozen, start_to_wait};
 use crate::servers::Remote;
 use crate::support::{CHEAP, noise};
 use crate::tables::Tables;
@@ -16,7 +16,7 @@ const PRICES: &str = "put = 0.005\nstored = 0.023\n\
 /// Returns what a command writes to standard output.
 #[track_caller]
 fn written(remote: &Remote, arguments: &[&str]) -> Vec<u8> {
-    let done = spawning(remote, arguments).output().unwrap();
+    let done = remote.command(arguments).output().unwrap();
     assert!(done.status.success(), "{arguments:?}: {done:?}");
     done.stdout
 }
@@ -75,11 +75,7 @@ fn asks_for_a_thaw(remote: &Remote, of: &str, command: &[&str]) {
 /// Runs a command with `--thaw`, and has what it waits for thawed.
 #[track_caller]
 fn waits(remote: &Remote, command: &[&str]) {
-    let pack = frozen(remote).pop().unwrap();
-    let mut waiting = spawn(remote, &with(command, &["--thaw", "--thaw-poll", "1"]));
-    while remote.server.thaw("bucket", &pack).is_none() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut waiting = start_to_wait(remote, &with(command, &[]));
     std::thread::sleep(Duration::from_millis(300));
     assert!(waiting.try_wait().unwrap().is_none(), "it waits");
     remote.server.finish_thaws();
@@ -196,6 +192,42 @@ fn a_copy_has_thawed_what_the_destination_lacks_and_no_more() {
 }
 
 #[test]
+fn a_command_that_is_only_to_ask_does_nothing_else_also_if_there_is_nothing_to_ask_for() {
+    let remote = archived();
+    let file = format!("latest:{}", remote.home.path("tree/1").display());
+    let dump = ["dump", file.as_str()];
+    remote.ok(&with(&dump, &["--thaw", "--thaw-only"]));
+    remote.server.finish_thaws();
+    for command in [&dump[..], &["restore", "latest", "out"]] {
+        let asked = remote.ok(&with(command, &["--thaw", "--thaw-only"]));
+        assert!(
+            asked.contains("asked for 0 packs; 1 of 1 pack") && !asked.contains("to wait"),
+            "{command:?}: {asked}"
+        );
+    }
+    assert!(!remote.home.path("out").exists());
+    // Of a repository that has no archive, too.
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/1", noise(200_000, 1));
+    remote.ok(&["backup", "tree"]);
+    let file = format!("latest:{}", remote.home.path("tree/1").display());
+    let dump = ["dump", file.as_str(), "--thaw", "--thaw-only"];
+    let asked = remote.ok(&dump);
+    assert!(
+        asked.starts_with("nothing that is needed is in an archive\n"),
+        "{asked}"
+    );
+    let tables = Tables::read(&[include_str!("../../../../docs/json.md")]);
+    let document = tables.document("thaw", &remote.ok(&[&dump[..], &["--json"]].concat()));
+    assert_eq!(
+        (&document["asked"], &document["frozen_packs"]),
+        (&0.into(), &0.into()),
+        "{document}"
+    );
+}
+
+#[test]
 fn nothing_is_thawed_where_nothing_is_done() {
     let remote = Remote::new();
     for command in [
@@ -286,12 +318,7 @@ fn what_is_in_an_archive_in_part_is_copied_in_part() {
 #[test]
 fn a_wait_goes_on_after_an_outage_of_the_server() {
     let remote = archived();
-    let restore = ["restore", "latest", "out", "--thaw", "--thaw-poll", "1"];
-    let mut waiting = spawn(&remote, &with(&restore, &[]));
-    let pack = frozen(&remote).pop().unwrap();
-    while remote.server.thaw("bucket", &pack).is_none() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut waiting = start_to_wait(&remote, &with(&["restore", "latest", "out"], &[]));
     let faults = remote.server.faults();
     faults.always(Some(Fault::Refuse(503)));
     let _ = faults.asked();
