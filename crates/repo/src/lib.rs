@@ -67,6 +67,8 @@ mod snapshots;
 mod source;
 mod stats;
 mod tags;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod tree;
 mod writers;

@@ -540,11 +540,11 @@ impl Repository {
     }
 
     /// Loads it anew, from what a pruner has listed after it had read the log.
-    pub(crate) fn load_to_read(&self, state: &PruneState, listed: Listed) -> Result<()> {
+    pub(crate) fn load_to_read(&self, state: &PruneState, listed: Listed) -> Result<Arc<LoadedIndex>> {
         self.refresh();
-        let fresh = LoadedIndex::load_for_pruner(self, View::Reader, state, listed)?;
-        *lock(&self.loaded) = Some(Arc::new(fresh));
-        Ok(())
+        let fresh = Arc::new(LoadedIndex::load_for_pruner(self, View::Reader, state, listed)?);
+        *lock(&self.loaded) = Some(fresh.clone());
+        Ok(fresh)
     }
 
     pub(crate) fn tree_reader(&self) -> Result<ChunkReader<'_>> {

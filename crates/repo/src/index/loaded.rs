@@ -55,7 +55,7 @@ pub(crate) enum View {
 
 impl View {
     /// Returns the packs that are missing in this view though they are there, ascending.
-    pub(super) fn left_out(&self, state: &PruneState) -> Vec<FileId> {
+    pub(crate) fn left_out(&self, state: &PruneState) -> Vec<FileId> {
         let mut packs = match self {
             View::Reader => return Vec::new(),
             View::Writer if !rules::holds(Rule::CondemnedIsMissing) => return Vec::new(),

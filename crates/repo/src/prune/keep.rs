@@ -253,46 +253,20 @@ impl Search<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use ibid_delta::Method;
-    use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder, Piece};
-    use ibid_format::pack::{PackBuilder, PackKind};
     use ibid_storage::fault::{Flaky, ObjectFault};
     use ibid_storage::{ErrorKind, Memory, Operation, Storage};
 
     use super::*;
     use crate::InitOptions;
-    use crate::layout::{folder, name_in};
+    use crate::layout::{folder, name_in, new_id};
+    use crate::testing::put_pack;
 
     /// Stores a pack with a chunk, encoded against `base` if there is one, and an index file that lists it.
     fn pack(repository: &Repository, storage: &dyn Storage, chunk: &[u8], base: Option<&[u8]>) -> FileId {
-        let keys = &repository.files.keys;
-        let (id, mut encoder, mut plain) = (FileId::random(), FrameEncoder::new(), Vec::new());
-        let mut builder = PackBuilder::new(keys, id, PackKind::Data);
-        let mut gathered = FrameBuilder::new();
-        gathered.push(keys.chunk_id(chunk), chunk);
-        let mut bases = Vec::new();
-        match base {
-            None => encoder
-                .encode(gathered.blobs(), chunk, Compression::Stored, &mut plain)
-                .unwrap(),
-            Some(base) => {
-                let piece = Piece {
-                    base: keys.chunk_id(base).prefix(),
-                    start: 0,
-                    length: base.len() as u32,
-                };
-                bases.push(piece.base);
-                let method = Method::ZstdPrefix { level: 1 };
-                encoder
-                    .encode_delta(gathered.blobs(), chunk, &[piece], base, method, &mut plain)
-                    .unwrap();
-            }
-        }
-        builder.add(&plain, gathered.blobs(), u8::from(base.is_some()), &bases);
-        let (bytes, summary) = builder.finish();
-        storage.put(&name_in(folder::PACKS, id), &[&bytes]).unwrap();
-        let index = FileId::random();
-        let listed = ibid_format::index::encode(keys, index, 0, &[summary]).unwrap();
+        let against: Vec<_> = base.into_iter().map(<[u8]>::to_vec).collect();
+        let summary = put_pack(storage, repository, &[(chunk.to_vec(), against)], base.is_some().into());
+        let (id, index) = (summary.id, new_id());
+        let listed = ibid_format::index::encode(&repository.files.keys, index, 0, &[summary]).unwrap();
         storage.put(&name_in(folder::INDEX, index), &[&listed]).unwrap();
         id
     }

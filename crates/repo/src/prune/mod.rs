@@ -30,6 +30,7 @@ mod sweep;
 mod wait;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ibid_format::prune_log::{Batch, Entry};
 use ibid_format::writer::Signer;
@@ -307,10 +308,8 @@ impl Repository {
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots_needed()?;
-        let listed = LoadedIndex::list_for_pruner(self)?;
-        let (all, kept) = self.load_two(before, View::Writer, View::Without(goes.clone()), &listed)?;
-        self.load_to_read(before, listed)?;
-        if [&all, &kept].iter().any(|loaded| loaded.state.number != before.number) {
+        let (all, kept) = self.load_views(before, View::Writer, View::Without(goes.clone()))?;
+        if all.state.number != before.number || kept.state.number != before.number {
             return Ok(None);
         }
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
@@ -410,17 +409,22 @@ impl Repository {
         Err(Error::PruneBusy)
     }
 
-    /// Loads the index in two views, from the same lists.
-    fn load_two(
-        &self,
-        state: &PruneState,
-        first: View,
-        second: View,
-        listed: &Listed,
-    ) -> Result<(LoadedIndex, LoadedIndex)> {
+    /// Loads the index in two views, from the same lists, and also to read with.
+    fn load_views(&self, state: &PruneState, all: View, kept: View) -> Result<(Arc<LoadedIndex>, LoadedIndex)> {
+        let listed = LoadedIndex::list_for_pruner(self)?;
         let load = |view| LoadedIndex::load_for_pruner(self, view, state, listed.copy());
-        let (first, second) = both(self.files.storage.is_remote(), || load(first), || load(second));
-        Ok((first?, second?))
+        let read = || self.load_to_read(state, listed.copy());
+        let is_of_readers = all.left_out(state).is_empty();
+        let load_all = || match is_of_readers {
+            true => read(),
+            false => load(all).map(Arc::new),
+        };
+        let (all, kept) = both(self.files.storage.is_remote(), load_all, || load(kept));
+        let views = (all?, kept?);
+        if !is_of_readers {
+            read()?;
+        }
+        Ok(views)
     }
 
     /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
@@ -428,10 +432,8 @@ impl Repository {
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
         let snapshots = self.snapshots_needed()?;
-        let listed = LoadedIndex::list_for_pruner(self)?;
-        let (all, kept) = self.load_two(state, View::Reader, View::Writer, &listed)?;
-        self.load_to_read(state, listed)?;
-        if [&all, &kept].iter().any(|loaded| loaded.state.number != state.number) {
+        let (all, kept) = self.load_views(state, View::Reader, View::Writer)?;
+        if all.state.number != state.number || kept.state.number != state.number {
             return Ok(None);
         }
         let released = match rules::holds(Rule::MarkAgain) {

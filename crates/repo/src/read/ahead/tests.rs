@@ -1,12 +1,10 @@
-use ibid_delta::{Interval, Method};
-use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder, Piece};
-use ibid_format::pack::{self, PackBuilder, PackKind};
+use ibid_format::pack;
 use ibid_storage::fault::{Flaky, ObjectFault};
 use ibid_storage::{ErrorKind, Memory, Operation, Storage};
 
 use super::super::reader::{ChunkReader, FrameReader};
 use super::*;
-use crate::layout::new_id;
+use crate::testing::put_pack;
 use crate::{InitOptions, Repository};
 
 /// A cache that holds all frames of a test.
@@ -28,41 +26,9 @@ fn packs(count: u32, frames: u32) -> (Arc<Flaky<Memory>>, Repository) {
     let (storage, repository) = repository();
     for pack in 0..count {
         let chunks: Vec<_> = (0..frames).map(|number| (chunk(pack, number), vec![])).collect();
-        put_pack(&storage, &repository, &chunks, 0);
+        put_pack(&*storage, &repository, &chunks, 0);
     }
     (storage, repository)
-}
-
-/// Stores a pack of frames of one chunk each, each encoded against those that are named.
-fn put_pack(storage: &Flaky<Memory>, repository: &Repository, frames: &[(Vec<u8>, Vec<Vec<u8>>)], depth: u8) {
-    let keys = &repository.files.keys;
-    let (id, mut encoder) = (new_id(), FrameEncoder::new());
-    let mut pack = PackBuilder::new(keys, id, PackKind::Data);
-    for (chunk, against) in frames {
-        let (mut gathered, mut plain) = (FrameBuilder::new(), Vec::new());
-        gathered.push(keys.chunk_id(chunk), chunk);
-        let pieces: Vec<Piece> = against
-            .iter()
-            .map(|base| Piece {
-                base: keys.chunk_id(base).prefix(),
-                start: 0,
-                length: base.len() as u32,
-            })
-            .collect();
-        let blobs = gathered.blobs();
-        if pieces.is_empty() {
-            encoder.encode(blobs, chunk, Compression::Stored, &mut plain).unwrap();
-        } else {
-            let (level, interval) = (1, Interval::I32);
-            let method = Method::AnchorZstd { level, interval };
-            encoder
-                .encode_delta(blobs, chunk, &pieces, &against.concat(), method, &mut plain)
-                .unwrap();
-        }
-        let bases: Vec<_> = pieces.iter().map(|piece| piece.base).collect();
-        pack.add(&plain, blobs, depth, &bases);
-    }
-    storage.put(&name_in(folder::PACKS, id), &[&pack.finish().0]).unwrap();
 }
 
 fn reader(repository: &Repository, room: u64) -> ChunkReader<'_> {
@@ -272,7 +238,7 @@ fn layers(count: u8, frames: u32) -> (Arc<Flaky<Memory>>, Repository, Vec<Layer>
                 }
             })
             .collect();
-        put_pack(&storage, &repository, &frames, depth);
+        put_pack(&*storage, &repository, &frames, depth);
         layers.push(frames.into_iter().map(|(chunk, _)| chunk).collect());
     }
     (storage, repository, layers)
@@ -318,8 +284,8 @@ fn bases_come_with_the_frames_beside_them_and_no_byte_comes_twice() {
         ([&base[..500], &new].concat(), vec![base])
     };
     let deltas: Vec<_> = (0..200).map(delta).collect();
-    put_pack(&storage, &repository, &whole, 0);
-    put_pack(&storage, &repository, &deltas, 1);
+    put_pack(&*storage, &repository, &whole, 0);
+    put_pack(&*storage, &repository, &deltas, 1);
     // Every second frame of one pack, and all of another, which need those between.
     let wanted: Vec<Vec<u8>> = whole
         .into_iter()
