@@ -71,6 +71,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     raise_open_files();
     let json = cli.global.json;
+    allocator::keep_to(cli.global.memory);
     allocator::report_with(cli.global.memory, json);
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),

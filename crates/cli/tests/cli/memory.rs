@@ -1,9 +1,12 @@
 //! The budget of memory: a process takes no more than `--memory`, and 20 MiB for the program itself.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use ibid_format::record::{Epoch, Query, Request};
 use ibid_record::{Options, Store, Versions};
 use rustix::process::Signal;
 
@@ -188,6 +191,56 @@ fn replication_of_long_records_stays_within_the_budget() {
         stores.assert_same("primary", "first");
         put(seed);
     }
+}
+
+/// Several at once, in a copy of the whole store and in following, beside one that reads no answer.
+#[test]
+fn many_replicas_take_no_more_memory_than_one() {
+    const MIB: u64 = 16;
+    let stores = Stores::new();
+    let budget = format!("--memory={MIB}MiB");
+    let replicas: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    for seed in 1..3 {
+        stores.home.write("body", noise((MIB as usize) << 20, seed));
+        stores.ok("primary", &["put", "key", "body", &budget]);
+        let (serving, address) = stores.serve("primary", &[&budget]);
+        let silent = asks_and_does_not_read(&address);
+        let followed = replicas.map(|replica| {
+            let arguments = ["replicate", "--once", "--from", &address, &budget, "--quiet"];
+            let mut command = stores.command(replica, &arguments);
+            command.stdout(Stdio::null()).spawn().unwrap()
+        });
+        for mut replica in followed {
+            assert!(replica.wait().unwrap().success());
+        }
+        let most = peak(serving.id()).unwrap();
+        assert!(most <= (MIB << 20) + PROGRAM_OWN, "{} MiB", most >> 20);
+        drop(silent);
+        assert_eq!(serving.end(), Some(0));
+    }
+    for replica in replicas {
+        stores.assert_same("primary", replica);
+    }
+}
+
+/// Asks a primary for all contents again and again, and reads no answer.
+fn asks_and_does_not_read(address: &str) -> TcpStream {
+    let asked = Request {
+        store: [0; 16],
+        epoch: Epoch::default(),
+        query: Query::Transfer {
+            transfer: 0,
+            table: 0,
+            key: Vec::new(),
+        },
+    };
+    let asked = asked.encode();
+    let mut stream = TcpStream::connect(address).unwrap();
+    for _ in 0..50 {
+        stream.write_all(&(asked.len() as u32).to_le_bytes()).unwrap();
+        stream.write_all(&asked).unwrap();
+    }
+    stream
 }
 
 /// Returns how many records are deltas.

@@ -142,7 +142,7 @@ pub struct LogBatch {
     pub digest: Digest,
     /// First bytes of BLAKE3 over the length (u64) and the digest of each body.
     pub bodies_digest: Digest,
-    /// The output of [`compress_contents`]; empty if no entry is sent.
+    /// The compressed [`BatchContents`]; empty if no entry is sent.
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
@@ -163,7 +163,7 @@ pub struct TransferPage {
     pub key: Vec<u8>,
     /// With the last chunk: the entry `log` of the sender's table `meta`; else empty.
     pub log: Vec<u8>,
-    /// The output of [`compress_rows`].
+    /// The compressed [`PageRows`].
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
@@ -406,11 +406,16 @@ fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
     let mut context = CCtx::create();
     // Levels beyond those that zstd has are brought into its range.
     let _ = context.set_parameter(CParameter::CompressionLevel(level));
-    let mut packed = Vec::with_capacity(compress_bound(raw.len()));
-    context.compress2(&mut packed, raw).map_err(|code| Error::Zstd {
+    let failed = |code| Error::Zstd {
         field: "compressing a message",
         reason: zstd_safe::get_error_name(code),
-    })?;
+    };
+    // One entry for four bytes, of 5 bytes each; zstd lowers what is too much for a short message. Its own choice for
+    // 1 MiB at level 9 takes 11 MB instead of 1.3, makes messages 0.3 % smaller, and takes up to twice as long.
+    let hash_log = (raw.len() / 4).max(1).ilog2().clamp(18, 22);
+    context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
+    let mut packed = Vec::with_capacity(compress_bound(raw.len()));
+    context.compress2(&mut packed, raw).map_err(failed)?;
     Ok(packed)
 }
 
@@ -426,33 +431,52 @@ fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
     Ok(raw)
 }
 
-/// Compresses entries and bodies by zstd at this level. Returns them and their length before that,
-/// bytes.
-///
-/// # Errors
-///
-/// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
-pub fn compress_contents(contents: &BatchContents<'_>, level: i32) -> Result<(Vec<u8>, u64), Error> {
-    let mut raw = Vec::new();
-    for (field, count) in [
-        ("entries of a message", contents.entries.len()),
-        ("bodies of a message", contents.bodies.len()),
-    ] {
-        in_range(field, count as u64, 0, PARTS_MAX)?;
+/// The contents of a message, before they are compressed.
+#[derive(Debug)]
+pub struct RawContents(Vec<u8>);
+
+impl RawContents {
+    /// Compresses the contents by zstd at this level. Returns them and their length before that, bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
+    pub fn compress(self, level: i32) -> Result<(Vec<u8>, u64), Error> {
+        Ok((compress(&self.0, level)?, self.0.len() as u64))
     }
-    wire::put_varint(&mut raw, contents.entries.len() as u64);
-    for entry in &contents.entries {
-        wire::put_bytes(&mut raw, entry);
+}
+
+impl BatchContents<'_> {
+    /// Copies the contents into one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for more entries or bodies than a message can hold.
+    pub fn join(&self) -> Result<RawContents, Error> {
+        for (field, count) in [
+            ("entries of a message", self.entries.len()),
+            ("bodies of a message", self.bodies.len()),
+        ] {
+            in_range(field, count as u64, 0, PARTS_MAX)?;
+        }
+        let parts = self.entries.len() + 2 * self.bodies.len() + 2;
+        let bytes: usize = self.entries.iter().map(|entry| entry.len()).sum();
+        let bytes = bytes + self.bodies.iter().map(|body| body.bytes.len()).sum::<usize>();
+        let mut raw = Vec::with_capacity(bytes + parts * wire::VARINT_BYTES_MAX);
+        wire::put_varint(&mut raw, self.entries.len() as u64);
+        for entry in &self.entries {
+            wire::put_bytes(&mut raw, entry);
+        }
+        wire::put_varint(&mut raw, self.bodies.len() as u64);
+        for body in &self.bodies {
+            wire::put_varint(&mut raw, body.base);
+            wire::put_varint(&mut raw, body.bytes.len() as u64);
+        }
+        for body in &self.bodies {
+            raw.extend_from_slice(body.bytes);
+        }
+        Ok(RawContents(raw))
     }
-    wire::put_varint(&mut raw, contents.bodies.len() as u64);
-    for body in &contents.bodies {
-        wire::put_varint(&mut raw, body.base);
-        wire::put_varint(&mut raw, body.bytes.len() as u64);
-    }
-    for body in &contents.bodies {
-        raw.extend_from_slice(body.bytes);
-    }
-    Ok((compress(&raw, level)?, raw.len() as u64))
 }
 
 /// Decompresses contents into `raw` and returns views of them.
@@ -485,19 +509,46 @@ pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>)
     Ok(contents)
 }
 
-/// Compresses rows by zstd at this level. Returns them and their length before that, bytes.
+/// The rows of a page, on their way into a message.
 ///
-/// # Errors
+/// ```
+/// use ibid_format::record::{PageRows, decompress_rows};
 ///
-/// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
-pub fn compress_rows<'a>(pairs: impl IntoIterator<Item = TableRow<'a>>, level: i32) -> Result<(Vec<u8>, u64), Error> {
-    let mut raw = vec![0]; // no rows still make some bytes
-    for (table, key, value) in pairs {
-        raw.push(table);
-        wire::put_bytes(&mut raw, key);
-        wire::put_bytes(&mut raw, value);
+/// let mut rows = PageRows::default();
+/// rows.push((2, b"key", b"value"));
+/// let (packed, length) = rows.finish().compress(9)?;
+/// assert_eq!(decompress_rows(&packed, length, &mut Vec::new())?, [(2, &b"key"[..], &b"value"[..])]);
+/// # Ok::<(), ibid_format::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PageRows {
+    raw: Vec<u8>,
+}
+
+impl Default for PageRows {
+    fn default() -> Self {
+        let raw = vec![0]; // no rows still make some bytes
+        PageRows { raw }
     }
-    Ok((compress(&raw, level)?, raw.len() as u64))
+}
+
+impl PageRows {
+    /// Adds a row.
+    pub fn push(&mut self, (table, key, value): TableRow<'_>) {
+        self.raw.push(table);
+        wire::put_bytes(&mut self.raw, key);
+        wire::put_bytes(&mut self.raw, value);
+    }
+
+    /// Returns how many bytes the rows have, before they are compressed.
+    pub fn bytes(&self) -> usize {
+        self.raw.len() - 1
+    }
+
+    /// Returns the contents of a message with these rows.
+    pub fn finish(self) -> RawContents {
+        RawContents(self.raw)
+    }
 }
 
 /// Decompresses rows into `raw` and returns views of them.

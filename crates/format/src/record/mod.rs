@@ -51,8 +51,8 @@ pub use index::{
     index_prefix, index_value_prefix,
 };
 pub use message::{
-    BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, Query, Refusal, Request, Response, SentBody,
-    TableRow, TransferPage, compress_contents, compress_rows, decompress_contents, decompress_rows,
+    BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, PageRows, Query, RawContents, Refusal, Request,
+    Response, SentBody, TableRow, TransferPage, decompress_contents, decompress_rows,
 };
 pub use oplog::{
     DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,

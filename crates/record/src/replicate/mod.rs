@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub(crate) mod answering;
 mod bodies_digest;
 mod follow;
 mod later_deltas;

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{LOG_KEY, NEXT_KEY, Record};
+use ibid_format::record::{LOG_KEY, NEXT_KEY, PageRows, Record};
 
 use crate::engine::{Direction, Snapshot, Table};
 use crate::error::Error;
@@ -10,36 +10,38 @@ use crate::read::records::Records;
 
 /// Entries of tables that are sent in one message.
 pub(super) struct PageBuilder {
-    /// Number of the table, key and value.
-    rows: Vec<(u8, Vec<u8>, Vec<u8>)>,
-    bytes: usize,
+    rows: PageRows,
     room: usize,
+    is_full: bool,
 }
 
 impl PageBuilder {
-    /// Returns an empty page with room for about `room` bytes.
+    /// Returns an empty page with room for `room` bytes. The first entry may be longer.
     pub(super) fn new(room: usize) -> Self {
         PageBuilder {
-            rows: Vec::new(),
-            bytes: 0,
+            rows: PageRows::default(),
             room,
+            is_full: false,
         }
     }
 
-    /// Returns the entries: number of the table, key and value.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
+    /// Returns the entries.
+    pub(super) fn into_rows(self) -> PageRows {
         self.rows
-            .iter()
-            .map(|(table, key, value)| (*table, &key[..], &value[..]))
     }
 
+    /// Whether entries were left out, or could be.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= self.room
+        self.is_full
     }
 
+    /// Adds an entry, unless it is too long for what is left.
     fn push(&mut self, number: u8, key: &[u8], value: &[u8]) {
-        self.bytes += key.len() + value.len() + 8;
-        self.rows.push((number, key.to_vec(), value.to_vec()));
+        let bytes = self.rows.bytes() + key.len() + value.len();
+        if bytes < self.room || self.rows.bytes() == 0 {
+            self.rows.push((number, key, value));
+        }
+        self.is_full = bytes >= self.room;
     }
 
     /// Adds entries of a table, from the one after a key on, until the page is full.
@@ -86,6 +88,7 @@ impl PageBuilder {
     fn read_records(&mut self, read: &dyn Snapshot, records: &Records, number: u8, after: &[u8]) -> Result<(), Error> {
         const AT_ONCE: usize = 256;
         let mut after = after.try_into().map_or(0, u64::from_be_bytes);
+        let mut encoded = Vec::new();
         while !self.is_full() {
             let numbers = records.numbers(read, after, AT_ONCE)?;
             if numbers.is_empty() {
@@ -93,7 +96,7 @@ impl PageBuilder {
             }
             for record in numbers {
                 let key = record.to_be_bytes();
-                let mut encoded = Vec::new();
+                encoded.clear();
                 let mut written = Ok(());
                 let mut found = |found: Record<'_>| written = found.encode(record, &mut encoded);
                 records.visit(read, record, &mut found)?;

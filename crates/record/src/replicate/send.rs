@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ibid_delta::{DeltaEncoder, Interval, Method};
+use ibid_delta::{Interval, Method};
 use ibid_format::record::{
     BatchContents, Digest, Epoch, Fenced, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal,
-    Request, Response, Role, SentBody, TransferPage, compress_contents, compress_rows,
+    Request, Response, Role, SentBody, TransferPage,
 };
 
 use super::Oplog;
+use super::answering::{Answering, Turn};
 use super::bodies_digest::BodiesDigest;
 use super::later_deltas::LaterDeltas;
 use super::page_builder::PageBuilder;
@@ -18,20 +19,18 @@ use crate::engine::{Snapshot, Table};
 use crate::error::Error;
 use crate::log::entries::{self, Entries};
 use crate::log::state;
-use crate::lru::LruCache;
+use crate::read::records::Generation;
 use crate::store::{Shared, Store};
 use crate::write::request::{Command, Durability, LogCommand, Outcome, TRANSFERRED_TABLES};
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
-const MESSAGE_BYTES: usize = 1 << 20;
+pub(super) const MESSAGE_BYTES: usize = 1 << 20;
 /// Bytes of the bodies that they make.
 const BODY_BYTES: usize = 32 << 20;
 /// Entries in a message.
 const ENTRIES: usize = 1 << 14;
 /// The level of zstd for messages.
 const LEVEL: i32 = 9;
-/// Bytes of bodies that were sent and may be the bases of others.
-const CACHE_BYTES: usize = 32 << 20;
 /// How densely a body is searched for copies.
 const METHOD: Method = Method::Anchor {
     interval: Interval::I16,
@@ -59,8 +58,7 @@ pub struct Sender {
     /// Entries before this position are on disk.
     synced: u64,
     later_deltas: LaterDeltas,
-    cache: LruCache<u64, Arc<Vec<u8>>>,
-    encoder: DeltaEncoder,
+    answering: Arc<Answering>,
     transfers: Arc<Transfers>,
     /// The transfer of the last answer.
     transfer: Option<Arc<Transfer>>,
@@ -82,21 +80,45 @@ struct Position {
     whole: bool,
 }
 
+/// What an answer is made from.
+struct Making<'a> {
+    turn: &'a mut Turn,
+    read: &'a dyn Snapshot,
+    generation: Generation,
+}
+
 /// The entries and bodies of an answer.
 #[derive(Default)]
 struct Gathered {
     entries: Vec<Vec<u8>>,
-    /// Each with the base that it is a delta of; 0 if it is whole.
-    bodies: Vec<(u64, Vec<u8>)>,
-    /// Bytes of entries and of encoded bodies.
-    bytes: usize,
+    /// Bytes of the entries.
+    entry_bytes: usize,
+    /// The encoded bodies, one after the other.
+    bodies: Vec<u8>,
+    /// Of each the base that it is a delta of, 0 if it is whole, and where it ends.
+    parts: Vec<(u64, usize)>,
+    /// Bytes of the bodies, before they were encoded.
     body_bytes: usize,
     digest: BodiesDigest,
 }
 
 impl Gathered {
     fn is_full(&self, message_bytes: usize) -> bool {
-        self.bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
+        let bytes = self.entry_bytes + self.bodies.len();
+        bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
+    }
+
+    fn contents(&self) -> BatchContents<'_> {
+        let mut from = 0;
+        let bodies = self.parts.iter().map(|&(base, end)| {
+            let bytes = &self.bodies[from..end];
+            from = end;
+            SentBody { base, bytes }
+        });
+        BatchContents {
+            entries: self.entries.iter().map(Vec::as_slice).collect(),
+            bodies: bodies.collect(),
+        }
     }
 }
 
@@ -113,16 +135,17 @@ impl Sender {
     pub(super) fn with_transfers(store: &Store, transfers: Arc<Transfers>) -> Result<Self, Error> {
         let store = store.shared.clone();
         state::read(&*store.engine.snapshot()?)?.ok_or(Error::NoLog)?;
+        let answering = store.answering();
+        let sending_max = answering.sending_max();
         Ok(Sender {
             store,
             synced: 0,
-            later_deltas: LaterDeltas::default(),
-            cache: LruCache::new(CACHE_BYTES),
-            encoder: DeltaEncoder::new(),
+            later_deltas: LaterDeltas::new(answering.clone()),
+            answering,
             transfers,
             transfer: None,
             hands_over: false,
-            message_bytes: MESSAGE_BYTES,
+            message_bytes: MESSAGE_BYTES.min(sending_max),
             position: 0,
             traffic: Traffic::default(),
         })
@@ -137,7 +160,10 @@ impl Sender {
         }
     }
 
-    /// Sets about how many bytes a message has before it is compressed, instead of 1 MiB.
+    /// Sets about how many bytes a message has before it is compressed, instead of 1 MiB, or what [`Options`] give to
+    /// answers.
+    ///
+    /// [`Options`]: crate::Options::replication_bytes
     #[must_use]
     pub fn with_message_bytes(self, message_bytes: usize) -> Self {
         Sender { message_bytes, ..self }
@@ -160,15 +186,36 @@ impl Sender {
     /// [`Error::Message`] if it is no request; [`Error::Damaged`], [`Error::Engine`],
     /// [`Error::WriterEnded`].
     pub fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let answering = self.answering.clone();
+        let mut turn = answering.turn();
+        self.answer_in(&mut turn, request)
+    }
+
+    /// Answers a request when it has the turn.
+    pub(super) fn answer_in(&mut self, turn: &mut Turn, request: &[u8]) -> Result<Vec<u8>, Error> {
         let request = Request::decode(request)?;
-        let answer = self.answer_to(&request)?.encode();
+        let answer = self.response_in(turn, &request)?.encode();
         self.traffic.messages += 1;
         self.traffic.bytes += answer.len() as u64;
         Ok(answer)
     }
 
+    /// Returns what this sender shares with others.
+    pub(super) fn answering(&self) -> Arc<Answering> {
+        self.answering.clone()
+    }
+
     pub(super) fn answer_to(&mut self, request: &Request) -> Result<Response, Error> {
-        let snapshot = self.store.engine.snapshot()?;
+        let answering = self.answering.clone();
+        let mut turn = answering.turn();
+        self.response_in(&mut turn, request)
+    }
+
+    fn response_in(&mut self, turn: &mut Turn, request: &Request) -> Result<Response, Error> {
+        let (snapshot, generation) = match self.store.complete_snapshot() {
+            Err(Error::Incomplete) => return Ok(Response::Refused(Refusal::Incomplete)),
+            complete => complete?,
+        };
         let state = state::read(&*snapshot)?.ok_or(Error::NoLog)?;
         if let Query::Fence { by } = request.query {
             return self.answer_fence(&state, request.store, by);
@@ -184,7 +231,9 @@ impl Sender {
         match &request.query {
             &Query::Entries { next, digest, whole } => {
                 let position = Position { next, digest, whole };
-                self.answer_entries(&*snapshot, &state, request.epoch, position)
+                let read = &*snapshot;
+                let making = &mut Making { turn, read, generation };
+                self.answer_entries(making, &state, request.epoch, position)
             }
             Query::Transfer { transfer, table, key } => {
                 self.answer_transfer(snapshot, &state, *transfer, (*table, key))
@@ -246,7 +295,7 @@ impl Sender {
     /// Answers a replica that wants entries.
     fn answer_entries(
         &mut self,
-        snapshot: &dyn Snapshot,
+        making: &mut Making<'_>,
         state: &LogState,
         epoch: Epoch,
         position: Position,
@@ -270,7 +319,7 @@ impl Sender {
         if next < state.first {
             return Ok(take_all);
         }
-        if digest != digest_before(snapshot, state, next)? {
+        if digest != digest_before(making.read, state, next)? {
             return Ok(if is_behind {
                 take_all
             } else {
@@ -280,7 +329,7 @@ impl Sender {
         if let Some(transfer) = self.transfer.take() {
             self.transfers.end(transfer);
         }
-        self.send_entries(snapshot, state, position)
+        self.send_entries(making, state, position)
     }
 
     /// Answers a replica that takes all contents. It begins anew if its transfer was of other
@@ -305,8 +354,14 @@ impl Sender {
     }
 
     /// Returns entries from a position on.
-    fn send_entries(&mut self, read: &dyn Snapshot, state: &LogState, position: Position) -> Result<Response, Error> {
+    fn send_entries(
+        &mut self,
+        making: &mut Making<'_>,
+        state: &LogState,
+        position: Position,
+    ) -> Result<Response, Error> {
         let Position { next, digest, whole } = position;
+        let read = making.read;
         let mut sent = LogBatch {
             store: state.store,
             epoch: state.epoch,
@@ -330,30 +385,24 @@ impl Sender {
             && let Some((entry, digest)) = entries.next(read)?
         {
             if let LogEntry::Batch { record, operations, .. } = LogEntry::decode(&entry)? {
-                self.gather_bodies(read, record, &operations, whole, &mut gathered)?;
+                self.gather_bodies(making, record, &operations, whole, &mut gathered)?;
             }
-            gathered.bytes += entry.len();
+            gathered.entry_bytes += entry.len();
             gathered.entries.push(entry);
             sent.digest = digest;
         }
         self.position = next + gathered.entries.len() as u64;
+        let contents = gathered.contents().join()?;
         sent.bodies_digest = gathered.digest.finish();
-        let bodies = gathered
-            .bodies
-            .iter()
-            .map(|(base, bytes)| SentBody { base: *base, bytes });
-        let contents = BatchContents {
-            entries: gathered.entries.iter().map(Vec::as_slice).collect(),
-            bodies: bodies.collect(),
-        };
-        (sent.packed, sent.length) = compress_contents(&contents, LEVEL)?;
+        drop((gathered.entries, gathered.bodies)); // to compress takes memory
+        (sent.packed, sent.length) = contents.compress(LEVEL)?;
         Ok(Response::Entries(sent))
     }
 
     /// Adds the bodies of the records that a batch wrote, the first of which is `record`.
     fn gather_bodies(
         &mut self,
-        read: &dyn Snapshot,
+        making: &mut Making<'_>,
         record: u64,
         operations: &[LogOperation],
         whole: bool,
@@ -362,62 +411,61 @@ impl Sender {
         let mut number = record;
         for operation in operations {
             if let LogChange::Body { prior, .. } = operation.change {
-                let body = self.body(read, number)?;
+                let body = self.body(making, number)?;
                 gathered.digest.add(&body);
                 gathered.body_bytes += body.len();
-                let (base, bytes) = if whole {
-                    (0, body.to_vec())
-                } else {
-                    self.encode(read, number, prior, &body)?
-                };
+                let prior = (!whole).then_some(prior);
+                let base = self.encode(making, number, prior, &body, &mut gathered.bodies)?;
+                gathered.parts.push((base, gathered.bodies.len()));
                 self.traffic.bodies += 1;
                 self.traffic.body_bytes += body.len() as u64;
                 self.traffic.deltas += u64::from(base != 0);
-                gathered.bytes += bytes.len();
-                gathered.bodies.push((base, bytes));
-                self.cache.insert(number, body.clone(), body.len());
+                let length = body.len();
+                making.turn.cache.insert((making.generation, number), body, length);
             }
             number += u64::from(operation.change.writes());
         }
         Ok(())
     }
 
-    fn body(&mut self, read: &dyn Snapshot, number: u64) -> Result<Arc<Vec<u8>>, Error> {
-        if let Some(body) = self.cache.get(number) {
+    fn body(&self, making: &mut Making<'_>, number: u64) -> Result<Arc<Vec<u8>>, Error> {
+        if let Some(body) = making.turn.cache.get((making.generation, number)) {
             return Ok(body);
         }
-        self.store.records.body_of_any(read, number).map(Arc::new)
+        self.store.records.body_of_any(making.read, number).map(Arc::new)
     }
 
-    /// Returns a body as a delta with its base, or whole with 0 if that is shorter.
+    /// Appends a body as a delta and returns its base; or appends it whole and returns 0, if that is shorter. `prior`
+    /// is the record before it with the same key, or 0; [`None`] if the body is wanted whole.
     fn encode(
-        &mut self,
-        read: &dyn Snapshot,
+        &self,
+        making: &mut Making<'_>,
         number: u64,
-        prior: u64,
-        body: &Arc<Vec<u8>>,
-    ) -> Result<(u64, Vec<u8>), Error> {
-        let similar = self.later_deltas.of(number);
+        prior: Option<u64>,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<u64, Error> {
+        let similar = prior.and_then(|_| self.later_deltas.of(number));
         let records = &self.store.records;
-        for base in similar.into_iter().chain((prior != 0).then_some(prior)) {
+        for base in similar.into_iter().chain(prior.filter(|&prior| prior != 0)) {
             // A base that was removed here costs bytes and nothing else.
-            let older = match self.cache.get(base) {
+            let older = match making.turn.cache.get((making.generation, base)) {
                 Some(older) => older,
-                None if !records.contains(read, base)? => continue,
-                None => match records.body_of_any(read, base) {
+                None if !records.contains(making.read, base)? => continue,
+                None => match records.body_of_any(making.read, base) {
                     Ok(older) => Arc::new(older),
                     Err(Error::Damaged { .. }) => continue,
                     Err(error) => return Err(error),
                 },
             };
-            let mut delta = Vec::new();
-            let encoded = self.encoder.encode(METHOD, &older, body, &mut delta);
-            encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))?;
-            if delta.len() < body.len() {
-                return Ok((base, delta));
+            let bytes_max = body.len().saturating_sub(1);
+            let encoded = making.turn.encoder.encode_within(METHOD, &older, body, bytes_max, out);
+            if encoded.map_err(|error| Error::damaged(Table::Records, &number.to_be_bytes(), error))? {
+                return Ok(base);
             }
         }
-        Ok((0, body.to_vec()))
+        out.extend_from_slice(body);
+        Ok(0)
     }
 
     /// Returns the part of a transfer that comes after an entry.
@@ -438,7 +486,7 @@ impl Sender {
         } else {
             transfer.log.clone()
         };
-        let (packed, length) = compress_rows(page.rows(), LEVEL)?;
+        let (packed, length) = page.into_rows().finish().compress(LEVEL)?;
         Ok(Response::TransferPage(TransferPage {
             store: state.store,
             epoch: state.epoch,

@@ -38,6 +38,11 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Memory for what was read last, decompressed, bytes: records, their frames, and where they are.
     pub frame_cache_bytes: usize,
+    /// Memory for answering replicas, bytes, however many there are: half of it for bodies that were sent and may be
+    /// the bases of others, a quarter to know which bodies are similar to later ones, and a quarter for answers on
+    /// their way. An answer is made with memory beyond that, one at a time: about four times 1 MiB, or the longest body
+    /// in it.
+    pub replication_bytes: usize,
     /// Longest body that is read at once, bytes. Longer ones are [`Error::BodyTooLong`](crate::Error::BodyTooLong), and
     /// [`Namespace::open`](crate::Namespace::open) reads them if they are in pieces. To read one
     /// takes up to four times its length of memory, and to compact the store up to six times.
@@ -71,13 +76,15 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// redb, caches of 32 and 48 MiB, bodies of any length, [`Durability::Sync`], [`Encoding::default`],
-    /// [`Compacting::default`], no log, a look at what is no longer kept each minute, and not read only.
+    /// redb, caches of 32 and 48 MiB, 64 MiB for replicas, bodies of any length, [`Durability::Sync`],
+    /// [`Encoding::default`], [`Compacting::default`], no log, a look at what is no longer kept each minute, and not
+    /// read only.
     fn default() -> Self {
         Options {
             engine: EngineKind::Redb,
             cache_bytes: 32 << 20,
             frame_cache_bytes: 48 << 20,
+            replication_bytes: 64 << 20,
             body_bytes_max: BODY_BYTES_MAX,
             whole_bytes_max: 4 << 20,
             durability: Durability::Sync,
@@ -109,6 +116,15 @@ impl Options {
     pub fn with_frame_cache_bytes(self, frame_cache_bytes: usize) -> Self {
         Options {
             frame_cache_bytes,
+            ..self
+        }
+    }
+
+    /// Sets [`replication_bytes`](Self::replication_bytes).
+    #[must_use]
+    pub fn with_replication_bytes(self, replication_bytes: usize) -> Self {
+        Options {
+            replication_bytes,
             ..self
         }
     }

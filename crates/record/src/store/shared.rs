@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use ibid_delta::Interval;
@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::log::{Completeness, state};
 use crate::read::records::{Generation, Records};
 use crate::read::view::View;
+use crate::replicate::answering::Answering;
 use crate::retention::Sweeper;
 use crate::write::execute::State;
 use crate::write::feed::Feed;
@@ -59,6 +60,9 @@ pub(crate) struct Shared {
     pub(super) feed: Option<Arc<Feed>>,
     encoder_thread: Option<JoinHandle<()>>,
     keeper_threads: Vec<JoinHandle<()>>,
+    /// What the senders share, if there are any.
+    answering: Mutex<Weak<Answering>>,
+    replication_bytes: usize,
     /// Dropping it ends the thread that removes what is no longer kept.
     sweeping: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
@@ -96,6 +100,8 @@ impl Shared {
             feed,
             encoder_thread: None,
             keeper_threads: Vec::new(),
+            answering: Mutex::default(),
+            replication_bytes: options.replication_bytes,
             sweeping: None,
         };
         if options.read_only {
@@ -163,7 +169,7 @@ impl Shared {
 
     /// Returns a snapshot of the engine, unless the store has only a part of its primary's
     /// contents.
-    pub(super) fn complete_snapshot(&self) -> Result<(Box<dyn engine::Snapshot>, Generation), Error> {
+    pub(crate) fn complete_snapshot(&self) -> Result<(Box<dyn engine::Snapshot>, Generation), Error> {
         // So that the snapshot and the generation are of the same state. In another store the writer sees to that.
         let is_only_read = self.writer.is_none();
         let _refreshed = is_only_read.then(|| self.refreshing.read().unwrap_or_else(PoisonError::into_inner));
@@ -174,6 +180,16 @@ impl Shared {
         } else {
             Err(Error::Incomplete)
         }
+    }
+
+    /// Returns what all senders of the store share.
+    pub(crate) fn answering(&self) -> Arc<Answering> {
+        let mut shared = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Answering::new(self.replication_bytes));
+            *shared = Arc::downgrade(&new);
+            new
+        })
     }
 
     /// Makes a store that is only read show what was synced until now. Returns whether there is anything new.

@@ -148,6 +148,7 @@ fn options(context: &Context) -> Options {
     Options::default()
         .with_cache_bytes(part(context, 8))
         .with_frame_cache_bytes(part(context, 8))
+        .with_replication_bytes(Options::default().replication_bytes.min(part(context, 8)))
         .with_body_bytes_max(part(context, READ_PART))
         .with_encoding(Encoding::default().with_enabled(false))
         .with_compacting(Compacting::default().with_enabled(false))

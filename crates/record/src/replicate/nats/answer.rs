@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::log::state;
 use crate::replicate::Sender;
 use crate::replicate::follow::{RETRY_AFTER, wait};
+use crate::replicate::send::MESSAGE_BYTES;
 use crate::replicate::transfers::Transfers;
 use crate::store::Store;
 
@@ -22,6 +23,8 @@ use crate::store::Store;
 const ASKERS_MAX: usize = 16;
 /// How long the answer to a silent replica is kept.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The same, while another replica waits for the memory of that answer.
+const SILENCE_WHILE_WAITED_FOR_MAX: Duration = Duration::from_secs(5);
 /// How often silent replicas are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -33,11 +36,37 @@ struct Asker {
     heard: Instant,
 }
 
+impl Asker {
+    /// Returns how many bytes of an answer are kept for it.
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes.len()).sum()
+    }
+}
+
 /// The replicas that ask, and what they copy.
 #[derive(Default)]
 struct Askers {
     by_id: HashMap<u64, Asker>,
     transfers: Arc<Transfers>,
+}
+
+impl Askers {
+    /// Returns whether there is memory for one more answer, if as many bytes of them may be kept, or none is. Forgets
+    /// replicas that have been silent if that is needed.
+    fn has_room(&mut self, bytes_max: usize) -> bool {
+        loop {
+            let kept: usize = self.by_id.values().map(Asker::bytes).sum();
+            if kept == 0 || kept + MESSAGE_BYTES <= bytes_max {
+                return true;
+            }
+            let keeping = self.by_id.iter().filter(|(_, asker)| !asker.parts.is_empty());
+            let silent = keeping.filter(|(_, asker)| asker.heard.elapsed() >= SILENCE_WHILE_WAITED_FOR_MAX);
+            let Some(silent) = silent.min_by_key(|(_, asker)| asker.heard).map(|(&id, _)| id) else {
+                return false;
+            };
+            self.by_id.remove(&silent);
+        }
+    }
 }
 
 /// Answers all replicas until `stop` is set. After a failure it connects again, and replicas
@@ -76,12 +105,22 @@ fn answer_over_one(
     Ok(())
 }
 
-/// Returns the part that a request asks for; [`None`] if the request is for another store or epoch.
+/// Returns the part that a request asks for; [`None`] if the request is for another store or epoch, or there is no
+/// memory for its answer now.
 fn answer(store: &Store, request: &[u8], askers: &mut Askers, part_bytes: usize) -> Result<Option<Vec<u8>>, Error> {
     let pull = PartRequest::decode(request)?;
     let state = state::read(&*store.shared.engine.snapshot()?)?.ok_or(Error::NoLog)?;
     if (pull.store, pull.epoch) != (state.store, state.epoch) || state.role != Role::Primary {
         return Ok(None);
+    }
+    let is_begun = |asker: &Asker| asker.number == pull.number && !asker.parts.is_empty();
+    if !askers.by_id.get(&pull.asker).is_some_and(is_begun) {
+        if let Some(asker) = askers.by_id.get_mut(&pull.asker) {
+            asker.parts.clear();
+        }
+        if !askers.has_room(store.shared.answering().sending_max()) {
+            return Ok(None); // it asks again
+        }
     }
     let Askers {
         by_id: askers,
@@ -102,7 +141,7 @@ fn answer(store: &Store, request: &[u8], askers: &mut Askers, part_bytes: usize)
             heard: Instant::now(),
         }),
     };
-    if asker.number != pull.number || asker.parts.is_empty() {
+    if !is_begun(asker) {
         let answer = asker.sender.answer(&pull.request)?;
         asker.parts = split_message(&answer, part_bytes).collect();
         asker.number = pull.number;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ibid_format::record::MESSAGE_BYTES_MAX;
 
 use super::message::{Peer, network};
-use super::{Stream, prepare, reason, tls};
+use super::{SILENCE_MAX, Stream, prepare, reason, tls};
 use crate::error::Error;
 use crate::replicate::follow::Oplog;
 
@@ -67,7 +67,7 @@ impl Oplog for Connection {
             Some(peer) => peer,
             None => self.connect(stop)?,
         };
-        peer.send(request, stop)?;
+        peer.send(request, stop, &|| SILENCE_MAX)?;
         match peer.receive(MESSAGE_BYTES_MAX, stop)? {
             Some(answer) => {
                 self.peer = Some(peer);

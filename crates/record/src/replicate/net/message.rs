@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{SILENCE_MAX, Stream, is_late, reason, tls};
 use crate::error::Error;
@@ -70,7 +70,13 @@ impl Peer {
         Ok(filled)
     }
 
-    pub(super) fn send(&mut self, message: &[u8], stop: &AtomicBool) -> Result<(), Error> {
+    /// Sends a message, unless the other end takes nothing for longer than it may be silent.
+    pub(super) fn send(
+        &mut self,
+        message: &[u8],
+        stop: &AtomicBool,
+        silence_max: &dyn Fn() -> Duration,
+    ) -> Result<(), Error> {
         let length = (message.len() as u32).to_le_bytes();
         let mut heard = Instant::now();
         for mut bytes in [&length[..], message] {
@@ -78,21 +84,21 @@ impl Peer {
                 match self.stream.write(bytes) {
                     Ok(0) => return Err(self.ended()),
                     Ok(more) => (bytes, heard) = (&bytes[more..], Instant::now()),
-                    Err(error) => self.go_on(&error, heard, stop)?,
+                    Err(error) => self.go_on(&error, heard + silence_max(), stop)?,
                 }
             }
         }
         // TLS may have encrypted bytes that are not sent yet.
         while let Err(error) = self.stream.flush() {
-            self.go_on(&error, heard, stop)?;
+            self.go_on(&error, heard + silence_max(), stop)?;
         }
         Ok(())
     }
 
-    /// Returns whether to try again to send: not if the other end took nothing for too long, or
+    /// Returns whether to try again to send: not if the other end took nothing until a deadline, or
     /// `stop` is set.
-    fn go_on(&mut self, error: &io::Error, heard: Instant, stop: &AtomicBool) -> Result<(), Error> {
-        if !is_late(error) || heard.elapsed() >= SILENCE_MAX {
+    fn go_on(&mut self, error: &io::Error, deadline: Instant, stop: &AtomicBool) -> Result<(), Error> {
+        if !is_late(error) || Instant::now() >= deadline {
             return Err(self.failed("send to", error));
         }
         if stop.load(Ordering::Relaxed) {

@@ -18,6 +18,8 @@ use crate::store::Store;
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Most replicas at the same time.
 const CONNECTIONS_MAX: usize = 64;
+/// The longest silence of a replica while others wait for the memory of its answer.
+const SILENCE_WHILE_WAITED_FOR_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for the other end to close a connection that has failed.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 /// The answer to it, where there is no TLS: no message of TLS.
@@ -106,9 +108,17 @@ fn answer_all(
     let address = address.to_owned();
     let mut peer = Peer { stream, address };
     let mut sender = Sender::with_transfers(store, transfers)?;
+    let answering = sender.answering();
     while let Some(request) = peer.receive(REQUEST_BYTES_MAX, stop)? {
-        let answer = sender.answer(&request)?;
-        peer.send(&answer, stop)?;
+        let mut turn = answering.turn();
+        let answer = sender.answer_in(&mut turn, &request)?;
+        let Some(sending) = answering.send(turn, answer.len(), stop) else {
+            break;
+        };
+        peer.send(&answer, stop, &|| match sending.is_waited_for() {
+            true => SILENCE_WHILE_WAITED_FOR_MAX,
+            false => SILENCE_MAX,
+        })?;
     }
     Ok(())
 }
