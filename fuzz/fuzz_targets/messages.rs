@@ -4,7 +4,7 @@
 #![no_main]
 
 use ibid_format::record::{
-    BatchContents, LogEntry, LogState, PartRequest, PartResponse, PublishedPart, Request, Response, body_digest,
+    BatchContents, LogEntry, LogState, PartRequest, PartResponse, PublishedPart, RawContents, Request, Response, body_digest,
     decompress_contents, decompress_rows,
 };
 use libfuzzer_sys::fuzz_target;
@@ -35,10 +35,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut raw = Vec::new();
     if let Ok(contents) = decompress_contents(&packed, length, &mut raw) {
         contents.entries.iter().for_each(|entry| drop(LogEntry::decode(entry)));
-        let (again, length) = contents
-            .join()
-            .and_then(|raw| raw.compress(1))
-            .expect("it was unpacked");
+        let parts: Vec<_> = contents.bodies.iter().map(|body| (body.base, body.bytes.len())).collect();
+        let bodies = contents.bodies.iter().flat_map(|body| body.bytes).copied().collect();
+        let joined = RawContents::new(&contents.entries, &parts, bodies).expect("it was unpacked");
+        let (again, length) = joined.compress(1).expect("it was unpacked");
         let mut raw = Vec::new();
         let same: BatchContents<'_> = decompress_contents(&again, length, &mut raw).expect("it was packed");
         assert_eq!((same.entries, same.bodies), (contents.entries, contents.bodies));

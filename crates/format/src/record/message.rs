@@ -216,6 +216,19 @@ pub(super) fn close(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
+/// Puts the beginning of a message, and their length, before bytes.
+fn before(mut out: Vec<u8>, bytes: Vec<u8>) -> Vec<u8> {
+    wire::put_varint(&mut out, bytes.len() as u64);
+    joined(out, bytes, CHECK_BYTES)
+}
+
+/// Puts one after the other in the memory of the second, which may be long, with room for some more bytes.
+fn joined(first: Vec<u8>, mut second: Vec<u8>, room: usize) -> Vec<u8> {
+    second.reserve_exact(first.len() + room);
+    second.splice(0..0, first);
+    second
+}
+
 pub(super) fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.push(kind);
@@ -287,6 +300,11 @@ impl Request {
 impl Response {
     /// Returns the message as bytes.
     pub fn encode(&self) -> Vec<u8> {
+        self.clone().into_bytes()
+    }
+
+    /// Returns the message as bytes, in the memory of what is compressed in it.
+    pub fn into_bytes(self) -> Vec<u8> {
         let no_store = [0; STORE_ID_BYTES];
         match self {
             Response::Entries(sent) => {
@@ -296,12 +314,11 @@ impl Response {
                 out.extend_from_slice(&sent.digest);
                 out.extend_from_slice(&sent.bodies_digest);
                 wire::put_varint(&mut out, sent.length);
-                wire::put_bytes(&mut out, &sent.packed);
-                close(out)
+                close(before(out, sent.packed))
             }
             Response::TransferRequired { store, epoch, asked } => {
-                let mut out = begin(ANSWER_TAKE_ALL, store, *epoch);
-                wire::put_varint(&mut out, *asked);
+                let mut out = begin(ANSWER_TAKE_ALL, &store, epoch);
+                wire::put_varint(&mut out, asked);
                 close(out)
             }
             Response::TransferPage(chunk) => {
@@ -311,8 +328,7 @@ impl Response {
                 wire::put_bytes(&mut out, &chunk.key);
                 wire::put_bytes(&mut out, &chunk.log);
                 wire::put_varint(&mut out, chunk.length);
-                wire::put_bytes(&mut out, &chunk.packed);
-                close(out)
+                close(before(out, chunk.packed))
             }
             Response::Refused(refused) => {
                 let mut out = begin(ANSWER_REFUSED, &no_store, Epoch::default());
@@ -410,9 +426,9 @@ fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
         field: "compressing a message",
         reason: zstd_safe::get_error_name(code),
     };
-    // One entry for four bytes, of 5 bytes each; zstd lowers what is too much for a short message. Its own choice for
-    // 1 MiB at level 9 takes 11 MB instead of 1.3, makes messages 0.3 % smaller, and takes up to twice as long.
-    let hash_log = (raw.len() / 4).max(1).ilog2().clamp(18, 22);
+    // 5 bytes for each entry; zstd lowers what is too much for a short message. Its own choice for 1 MiB at level 9 takes
+    // 11 MB instead of 1.3, makes messages 0.3 % smaller, and takes up to twice as long.
+    let hash_log = (raw.len() / 8).max(1).ilog2().clamp(18, 22);
     context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
     let mut packed = Vec::with_capacity(compress_bound(raw.len()));
     context.compress2(&mut packed, raw).map_err(failed)?;
@@ -436,6 +452,31 @@ fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
 pub struct RawContents(Vec<u8>);
 
 impl RawContents {
+    /// Puts entries together with bodies, in whose memory. `parts` are the base and the length of each body.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] for more entries or bodies than a message can hold.
+    pub fn new(entries: &[impl AsRef<[u8]>], parts: &[(u64, usize)], bodies: Vec<u8>) -> Result<Self, Error> {
+        for (field, count) in [
+            ("entries of a message", entries.len()),
+            ("bodies of a message", parts.len()),
+        ] {
+            in_range(field, count as u64, 0, PARTS_MAX)?;
+        }
+        let mut raw = Vec::new();
+        wire::put_varint(&mut raw, entries.len() as u64);
+        for entry in entries {
+            wire::put_bytes(&mut raw, entry.as_ref());
+        }
+        wire::put_varint(&mut raw, parts.len() as u64);
+        for &(base, length) in parts {
+            wire::put_varint(&mut raw, base);
+            wire::put_varint(&mut raw, length as u64);
+        }
+        Ok(RawContents(joined(raw, bodies, 0)))
+    }
+
     /// Compresses the contents by zstd at this level. Returns them and their length before that, bytes.
     ///
     /// # Errors
@@ -443,39 +484,6 @@ impl RawContents {
     /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
     pub fn compress(self, level: i32) -> Result<(Vec<u8>, u64), Error> {
         Ok((compress(&self.0, level)?, self.0.len() as u64))
-    }
-}
-
-impl BatchContents<'_> {
-    /// Copies the contents into one piece.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] for more entries or bodies than a message can hold.
-    pub fn join(&self) -> Result<RawContents, Error> {
-        for (field, count) in [
-            ("entries of a message", self.entries.len()),
-            ("bodies of a message", self.bodies.len()),
-        ] {
-            in_range(field, count as u64, 0, PARTS_MAX)?;
-        }
-        let parts = self.entries.len() + 2 * self.bodies.len() + 2;
-        let bytes: usize = self.entries.iter().map(|entry| entry.len()).sum();
-        let bytes = bytes + self.bodies.iter().map(|body| body.bytes.len()).sum::<usize>();
-        let mut raw = Vec::with_capacity(bytes + parts * wire::VARINT_BYTES_MAX);
-        wire::put_varint(&mut raw, self.entries.len() as u64);
-        for entry in &self.entries {
-            wire::put_bytes(&mut raw, entry);
-        }
-        wire::put_varint(&mut raw, self.bodies.len() as u64);
-        for body in &self.bodies {
-            wire::put_varint(&mut raw, body.base);
-            wire::put_varint(&mut raw, body.bytes.len() as u64);
-        }
-        for body in &self.bodies {
-            raw.extend_from_slice(body.bytes);
-        }
-        Ok(RawContents(raw))
     }
 }
 

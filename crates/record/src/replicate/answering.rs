@@ -66,22 +66,28 @@ impl Answering {
         self.sending_max
     }
 
-    /// Waits until there is room to send so many bytes, or nothing else is sent. Returns [`None`] if `stop` is set
-    /// before. Only one answer may wait: that of the sender that has the turn.
-    pub(super) fn send(&self, _turn: MutexGuard<'_, Turn>, bytes: usize, stop: &AtomicBool) -> Option<Sending<'_>> {
+    /// Waits until there is room to send so many bytes, or nothing is sent. Returns false if `stop` is set before. Only
+    /// one answer may wait: that of the sender that has the turn.
+    pub(super) fn waits_for_room(&self, _turn: &MutexGuard<'_, Turn>, bytes: usize, stop: &AtomicBool) -> bool {
         let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         while *sending > 0 && *sending + bytes > self.sending_max {
             if stop.load(Ordering::Relaxed) {
-                return None;
+                return false;
             }
             self.is_waiting.store(true, Ordering::Relaxed);
             let waited = self.sent.wait_timeout(sending, LOOK_EVERY);
             sending = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         self.is_waiting.store(false, Ordering::Relaxed);
-        *sending += bytes;
+        true
+    }
+
+    /// Takes the memory of an answer of so many bytes until it is sent, and ends the turn.
+    pub(super) fn send(&self, turn: MutexGuard<'_, Turn>, bytes: usize) -> Sending<'_> {
+        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+        drop(turn);
         let answering = self;
-        Some(Sending { answering, bytes })
+        Sending { answering, bytes }
     }
 }
 

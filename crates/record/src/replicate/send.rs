@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use ibid_delta::{Interval, Method};
 use ibid_format::record::{
-    BatchContents, Digest, Epoch, Fenced, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, Refusal,
-    Request, Response, Role, SentBody, TransferPage,
+    Digest, Epoch, Fenced, LogBatch, LogChange, LogEntry, LogOperation, LogState, Query, RawContents, Refusal, Request,
+    Response, Role, TransferPage,
 };
 
 use super::Oplog;
@@ -95,7 +95,7 @@ struct Gathered {
     entry_bytes: usize,
     /// The encoded bodies, one after the other.
     bodies: Vec<u8>,
-    /// Of each the base that it is a delta of, 0 if it is whole, and where it ends.
+    /// Of each the base that it is a delta of, 0 if it is whole, and its length.
     parts: Vec<(u64, usize)>,
     /// Bytes of the bodies, before they were encoded.
     body_bytes: usize,
@@ -106,19 +106,6 @@ impl Gathered {
     fn is_full(&self, message_bytes: usize) -> bool {
         let bytes = self.entry_bytes + self.bodies.len();
         bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
-    }
-
-    fn contents(&self) -> BatchContents<'_> {
-        let mut from = 0;
-        let bodies = self.parts.iter().map(|&(base, end)| {
-            let bytes = &self.bodies[from..end];
-            from = end;
-            SentBody { base, bytes }
-        });
-        BatchContents {
-            entries: self.entries.iter().map(Vec::as_slice).collect(),
-            bodies: bodies.collect(),
-        }
     }
 }
 
@@ -169,6 +156,11 @@ impl Sender {
         Sender { message_bytes, ..self }
     }
 
+    /// Returns about how many bytes a message has before it is compressed.
+    pub(super) fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
     /// Returns the answers since the sender was made.
     pub fn traffic(&self) -> Traffic {
         self.traffic
@@ -194,7 +186,7 @@ impl Sender {
     /// Answers a request when it has the turn.
     pub(super) fn answer_in(&mut self, turn: &mut Turn, request: &[u8]) -> Result<Vec<u8>, Error> {
         let request = Request::decode(request)?;
-        let answer = self.response_in(turn, &request)?.encode();
+        let answer = self.response_in(turn, &request)?.into_bytes();
         self.traffic.messages += 1;
         self.traffic.bytes += answer.len() as u64;
         Ok(answer)
@@ -392,9 +384,8 @@ impl Sender {
             sent.digest = digest;
         }
         self.position = next + gathered.entries.len() as u64;
-        let contents = gathered.contents().join()?;
         sent.bodies_digest = gathered.digest.finish();
-        drop((gathered.entries, gathered.bodies)); // to compress takes memory
+        let contents = RawContents::new(&gathered.entries, &gathered.parts, gathered.bodies)?;
         (sent.packed, sent.length) = contents.compress(LEVEL)?;
         Ok(Response::Entries(sent))
     }
@@ -415,8 +406,9 @@ impl Sender {
                 gathered.digest.add(&body);
                 gathered.body_bytes += body.len();
                 let prior = (!whole).then_some(prior);
+                let start = gathered.bodies.len();
                 let base = self.encode(making, number, prior, &body, &mut gathered.bodies)?;
-                gathered.parts.push((base, gathered.bodies.len()));
+                gathered.parts.push((base, gathered.bodies.len() - start));
                 self.traffic.bodies += 1;
                 self.traffic.body_bytes += body.len() as u64;
                 self.traffic.deltas += u64::from(base != 0);

@@ -161,7 +161,7 @@ impl Publisher<'_> {
                 }
                 continue;
             }
-            let message = Response::Entries(sent).encode();
+            let message = Response::Entries(sent).into_bytes();
             match append_all(&mut link, end.sequence, span, &message, stop)? {
                 Some(sequence) => {
                     let (last, heard) = (Some(span), Some(span.epoch));

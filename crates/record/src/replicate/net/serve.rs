@@ -111,10 +111,15 @@ fn answer_all(
     let answering = sender.answering();
     while let Some(request) = peer.receive(REQUEST_BYTES_MAX, stop)? {
         let mut turn = answering.turn();
-        let answer = sender.answer_in(&mut turn, &request)?;
-        let Some(sending) = answering.send(turn, answer.len(), stop) else {
+        if !answering.waits_for_room(&turn, sender.message_bytes(), stop) {
             break;
-        };
+        }
+        let answer = sender.answer_in(&mut turn, &request)?;
+        // It may have become longer.
+        if !answering.waits_for_room(&turn, answer.len(), stop) {
+            break;
+        }
+        let sending = answering.send(turn, answer.len());
         peer.send(&answer, stop, &|| match sending.is_waited_for() {
             true => SILENCE_WHILE_WAITED_FOR_MAX,
             false => SILENCE_MAX,
