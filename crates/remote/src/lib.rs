@@ -31,6 +31,7 @@ mod prices;
 mod profile;
 mod requests;
 mod s3;
+mod silence;
 mod together;
 mod wire;
 
@@ -41,3 +42,4 @@ pub use options::{Credentials, Options};
 pub use prices::{Prices, ThawPrice, thaw_hours};
 pub use requests::Requests;
 pub use s3::PastStorage;
+pub use silence::Silence;

@@ -21,7 +21,7 @@ use crate::found::{Found, compare};
 use crate::judge::status_in_batch;
 use crate::s3::{Bucket, Locking};
 use crate::wire::{CALL, Call, Met, Shared};
-use crate::{Address, Prices, Requests};
+use crate::{Address, Prices, Requests, Silence};
 
 /// Bytes that are sent as one: between them others get their turn, and progress is noted.
 const PIECE: usize = 256 << 10;
@@ -31,7 +31,8 @@ const DELETED: usize = 1000;
 const LISTED: usize = 1000;
 /// The first pause before something is tried again. Each is up to twice as long as the one before.
 pub(crate) const PAUSE_FIRST: Duration = Duration::from_millis(100);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Once a server is back, the work goes on at the latest after this time.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Objects that a server keeps: in S3 and what speaks like it, in Google Cloud Storage, or in Azure.
 ///
@@ -89,6 +90,13 @@ impl ObjectStorage {
         self.shared.counters.get()
     }
 
+    /// Returns for how long nothing has come from the server, while something is asked of it. Ask now and then, and say
+    /// it once it is worth saying.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        self.shared.silences.get()
+    }
+
     /// Returns what the service charges, if that is known.
     #[must_use]
     pub fn prices(&self) -> Option<Prices> {
@@ -127,6 +135,7 @@ impl ObjectStorage {
         let class = class.map(|class| (Attribute::StorageClass, class.to_owned()));
         let attributes: Attributes = class.into_iter().collect();
         let call: Arc<Call> = Arc::default();
+        let _asking = self.shared.silences.asking();
         let begun = Instant::now();
         let mut pause = PAUSE_FIRST;
         // Whether a request may have stored the object though no answer said so.
@@ -281,6 +290,7 @@ impl ObjectStorage {
     /// Runs a part of a call on this thread, and its requests on the others.
     pub(crate) fn run<T>(&self, call: &Arc<Call>, future: impl Future<Output = T>) -> T {
         let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
+        let _asking = self.shared.silences.asking();
         runtime.block_on(CALL.scope(call.clone(), future))
     }
 
@@ -395,6 +405,7 @@ impl Storage for ObjectStorage {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         let call = Arc::default();
         let path = self.path(name.as_str());
+        let _asking = self.shared.silences.asking();
         let begun = Instant::now();
         let mut pause = PAUSE_FIRST;
         loop {

@@ -15,7 +15,7 @@ use crate::address::Service;
 use crate::objects::PAUSE_MAX;
 use crate::profile::{Profile, ProfileCredentials, Settings, has_credentials};
 use crate::s3::{Bucket, Locking};
-use crate::wire::{Connector, Pace, Shared, client, innermost};
+use crate::wire::{Connector, Pace, Renewable, Shared, client, innermost};
 use crate::{Address, ObjectStorage, Options};
 
 /// Threads that move bytes. What the bytes mean is for the threads that call.
@@ -87,12 +87,10 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
     let in_the_open = address_used
         .endpoint()
         .is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let client = |timeout, encrypted| {
-        client(&certificates, encrypted, timeout).map_err(|error| fail(ErrorKind::Io, innermost(&error)))
-    };
+    let not_made = |error: reqwest::Error| fail(ErrorKind::Io, innermost(&error));
     let connector = Connector {
-        client: client(None, !in_the_open)?,
-        instance: client(Some(INSTANCE_TIMEOUT), false)?,
+        instance: client(&certificates, false, Some(INSTANCE_TIMEOUT)).map_err(not_made)?,
+        client: Arc::new(Renewable::new(certificates, !in_the_open).map_err(not_made)?),
         shared: Arc::new(Shared::new(
             Pace::new(options.upload),
             Pace::new(options.download),

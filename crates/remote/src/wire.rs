@@ -18,6 +18,7 @@ use object_store::client::{
 use tokio::time::{Instant, Sleep};
 
 use crate::requests::{Counters, Kind};
+use crate::silence::Silences;
 
 /// How often it is tried to reach a server that has never answered: its address may be wrong.
 pub(crate) const FIRST_TRIES: u32 = 3;
@@ -111,6 +112,7 @@ pub(crate) struct Shared {
     pub(crate) download: Pace,
     /// How long nothing may move.
     pub(crate) stall: Duration,
+    pub(crate) silences: Silences,
     answered: AtomicBool,
 }
 
@@ -128,10 +130,45 @@ impl Shared {
 /// Makes the clients of a storage, which count together.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    pub(crate) client: reqwest::Client,
+    pub(crate) client: Arc<Renewable>,
     /// With little patience, for what tells who this machine is.
     pub(crate) instance: reqwest::Client,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// A client whose connections can be left behind.
+#[derive(Debug)]
+pub(crate) struct Renewable {
+    certificates: Vec<reqwest::Certificate>,
+    encrypted_only: bool,
+    /// The client, and how many there were before it.
+    current: Mutex<(u64, reqwest::Client)>,
+}
+
+impl Renewable {
+    pub(crate) fn new(certificates: Vec<reqwest::Certificate>, encrypted_only: bool) -> reqwest::Result<Renewable> {
+        let current = Mutex::new((0, client(&certificates, encrypted_only, None)?));
+        Ok(Renewable {
+            certificates,
+            encrypted_only,
+            current,
+        })
+    }
+
+    fn get(&self) -> (u64, reqwest::Client) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes new connections from now on, since nothing moves on one of this client. Those that are kept for later may
+    /// be as dead: a machine that slept, or a router that forgot them, ends none, and each would cost a stall.
+    fn leave(&self, number: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0 == number
+            && let Ok(next) = client(&self.certificates, self.encrypted_only, None)
+        {
+            *current = (number + 1, next);
+        }
+    }
 }
 
 /// Returns a client, to which more certificates can be given; one that connects within `timeout`.
@@ -184,20 +221,33 @@ impl HttpService for Connector {
             *request.body_mut() = Some(reqwest::Body::wrap(Moving::new(body, shared, Way::Up(moved.clone()))));
         }
 
-        let client = if of_instance { &self.instance } else { &self.client };
+        let (number, client) = match of_instance {
+            true => (0, self.instance.clone()),
+            false => self.client.get(),
+        };
         let answer = match select(pin!(client.execute(request)), pin!(moved.stalls(self.shared.stall))).await {
-            Either::Left((answer, _)) => answer.map_err(|error| self.no_answer(&call, of_instance, error)),
+            Either::Left((answer, _)) => answer.map_err(|error| {
+                if timed_out(&error) && !error.is_connect() {
+                    self.client.leave(number);
+                }
+                self.no_answer(&call, of_instance, error)
+            }),
             Either::Right(((), _)) => {
+                self.client.leave(number);
                 let why = Stalled(self.shared.stall);
-                call.note(Met::Nothing {
+                let found = Met::Nothing {
                     why: why.to_string(),
                     unsent: false,
-                    hopeless: false,
-                });
-                Err(HttpError::new(HttpErrorKind::Request, why))
+                    hopeless: self.is_hopeless(&call),
+                };
+                Err(HttpError::new(self.note(&call, found), why))
             }
         }?;
         self.shared.answered.fetch_or(!of_instance, Ordering::Relaxed);
+        match answer.status().as_u16() {
+            status @ (408 | 425 | 429 | 500..) => self.shared.silences.failed(format!("the server answers {status}")),
+            _ => self.shared.silences.answered(),
+        }
         call.note(match of_instance && !answer.status().is_success() {
             true => Met::NoCredentials,
             false => Met::Status(answer.status().as_u16()),
@@ -208,32 +258,62 @@ impl HttpService for Connector {
             // It would be tried again, as what has failed in a server is.
             return Err(HttpError::new(HttpErrorKind::Unknown, NotImplemented));
         }
-        let body = Moving::new(body, self.shared.clone(), Way::Down(call));
+        let body = Moving::new(body, self.shared.clone(), Way::Down(call, self.client.clone(), number));
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
 }
 
 impl Connector {
     fn no_answer(&self, call: &Call, of_instance: bool, error: reqwest::Error) -> HttpError {
-        let unsent = error.is_connect();
-        let never = unsent && !self.shared.answered.load(Ordering::Relaxed);
-        let hopeless = of_instance || never && call.requests() >= FIRST_TRIES;
-        call.note(match of_instance {
+        let found = match of_instance {
             true => Met::NoCredentials,
             false => Met::Nothing {
-                why: innermost(&error),
-                unsent,
-                hopeless,
+                why: match error.is_connect() && error.is_timeout() {
+                    true => format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()),
+                    false => innermost(&error),
+                },
+                unsent: error.is_connect(),
+                hopeless: self.is_hopeless(call),
             },
-        });
-        // What can be done again is told to be; `put` does it by itself, and its client never tries twice.
-        let kind = if hopeless {
-            HttpErrorKind::Unknown
-        } else {
-            HttpErrorKind::Request
         };
-        HttpError::new(kind, error.without_url())
+        HttpError::new(self.note(call, found), error.without_url())
     }
+
+    /// Returns whether the address may be wrong: no answer has ever come, however often it was tried.
+    fn is_hopeless(&self, call: &Call) -> bool {
+        !self.shared.answered.load(Ordering::Relaxed) && call.requests() >= FIRST_TRIES
+    }
+
+    /// Notes that there was no answer. Returns the kind of error, by which what can be done again is told to be: `put`
+    /// does it by itself, and its client never tries twice.
+    fn note(&self, call: &Call, found: Met) -> HttpErrorKind {
+        let again = match &found {
+            Met::Nothing { why, hopeless, .. } => {
+                self.shared.silences.failed(why.clone());
+                !hopeless
+            }
+            _ => false,
+        };
+        call.note(found);
+        if again {
+            HttpErrorKind::Request
+        } else {
+            HttpErrorKind::Unknown
+        }
+    }
+}
+
+/// Returns whether nothing has moved for so long that the system has given up a connection.
+fn timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let of_system = error.downcast_ref::<std::io::Error>();
+        if of_system.is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Returns the cause at the bottom, which says most.
@@ -268,7 +348,7 @@ struct Stalled(Duration);
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nothing moved for {} s", self.0.as_secs())
+        write!(f, "nothing moved for {} s", self.0.as_secs_f64())
     }
 }
 
@@ -308,7 +388,8 @@ impl Moved {
 /// The way that bytes go.
 enum Way {
     Up(Arc<Moved>),
-    Down(Arc<Call>),
+    /// With the client that waits for it.
+    Down(Arc<Call>, Arc<Renewable>, u64),
 }
 
 /// A body whose bytes are counted, and pass when they may.
@@ -336,6 +417,7 @@ impl<B> Moving<B> {
     /// Notes when something passes.
     fn passes(&mut self, at: Instant) {
         self.stalls = None;
+        self.shared.silences.moved(at);
         if let Way::Up(moved) = &self.way {
             moved.set(at);
         }
@@ -363,7 +445,7 @@ where
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 let pace = match this.way {
                     Way::Up(_) => &this.shared.upload,
-                    Way::Down(_) => &this.shared.download,
+                    Way::Down(..) => &this.shared.download,
                 };
                 this.shared.counters.moved(bytes, matches!(this.way, Way::Up(_)));
                 if let Some(passes) = pace.take(bytes) {
@@ -382,10 +464,11 @@ where
             }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
-                if let Way::Down(_) = this.way {
+                if let Way::Down(_, client, number) = &this.way {
                     let limit = this.shared.stall;
                     let stalls = this.stalls.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
                     if stalls.as_mut().poll(context).is_ready() {
+                        client.leave(*number);
                         let why = Stalled(limit);
                         this.note(why.to_string());
                         return Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Request, why))));
@@ -414,7 +497,8 @@ where
 impl<B> Moving<B> {
     /// Notes that an answer broke off.
     fn note(&self, why: String) {
-        if let Way::Down(call) = &self.way {
+        self.shared.silences.failed(why.clone());
+        if let Way::Down(call, ..) = &self.way {
             call.note(Met::Nothing {
                 why,
                 unsent: false,

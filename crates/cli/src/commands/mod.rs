@@ -27,6 +27,7 @@ mod rewrite;
 mod run;
 mod serve;
 mod sessions;
+mod silence;
 mod snapshots;
 mod stats;
 mod storage;

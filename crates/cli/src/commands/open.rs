@@ -37,7 +37,7 @@ pub(crate) struct Opened {
 
 impl Context {
     pub(crate) fn new(global: Global) -> Context {
-        let servers = Servers::default();
+        let servers = Servers::new(global.quiet);
         let mut out = Out::new(global.json, global.quiet);
         out.servers = servers.clone();
         Context {

@@ -13,6 +13,7 @@ use ibid_remote::{Address, ObjectStorage, Options, PastStorage, Requests};
 use ibid_repo::{Error, Similarity};
 use ibid_storage::{ErrorKind, Local, Name, Operation, Storage, Swept};
 
+use super::silence;
 use crate::args::NetworkArgs;
 use crate::failure::{Failure, Result};
 
@@ -104,17 +105,28 @@ impl Place {
 
 /// The servers and other machines that a command has used.
 #[derive(Clone, Default)]
-pub(crate) struct Servers(Rc<RefCell<Vec<Place>>>);
+pub(crate) struct Servers {
+    places: Rc<RefCell<Vec<Place>>>,
+    /// Whether nothing is to be said of them.
+    is_quiet: bool,
+}
 
 impl Servers {
+    pub(crate) fn new(is_quiet: bool) -> Servers {
+        Servers {
+            is_quiet,
+            ..Servers::default()
+        }
+    }
+
     /// Returns all of them.
     pub(crate) fn places(&self) -> Vec<Place> {
-        self.0.borrow().clone()
+        self.places.borrow().clone()
     }
 
     /// Returns what was asked of all of them, if there are any.
     pub(crate) fn requests(&self) -> Option<Requests> {
-        let places = self.0.borrow();
+        let places = self.places.borrow();
         places.iter().filter_map(Place::requests).reduce(Requests::and)
     }
 }
@@ -191,7 +203,8 @@ pub(crate) fn reach(address: &Elsewhere, network: &NetworkArgs, servers: &Server
             Place::Host(Arc::new(HostStorage::new(tls, address.to_string(), &options)))
         }
     };
-    servers.0.borrow_mut().push(place.clone());
+    silence::tell(&place, servers.is_quiet);
+    servers.places.borrow_mut().push(place.clone());
     Ok(place)
 }
 

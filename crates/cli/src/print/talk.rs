@@ -1,11 +1,12 @@
 //! Standard error: warnings, errors and notes.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ibid_format::FileId;
 use ibid_record::Latest;
 use ibid_record::replicate::nats::Address;
-use ibid_remote::Requests;
+use ibid_remote::{Requests, Silence};
 use ibid_repo::{Error, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{escape, message as line, path_text, reason};
@@ -337,6 +338,20 @@ pub(crate) fn swept(files: u64, bytes: u64) {
         counted(files, "unfinished file", "unfinished files"),
         size(bytes)
     ));
+}
+
+/// Says that a server does not answer.
+pub(crate) fn silent(location: &str, silence: &Silence) {
+    let why = silence.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    line(&format!(
+        "note: no answer from {location} for {} s{why}. It is asked again; Ctrl-C ends the command",
+        silence.lasts.as_secs()
+    ));
+}
+
+/// Says that a server answers which did not.
+pub(crate) fn answers_again(location: &str, lasted: Duration) {
+    line(&format!("note: {location} answers again, after {} s", lasted.as_secs()));
 }
 
 /// Says what a server was asked.

@@ -323,7 +323,7 @@ fn progress_is_for_terminals() {
 }
 
 /// Returns the end of a new terminal for its user, and the path of the one for programs.
-fn terminal() -> (std::os::fd::OwnedFd, std::path::PathBuf) {
+pub(crate) fn terminal() -> (std::os::fd::OwnedFd, std::path::PathBuf) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();

@@ -1,10 +1,12 @@
 //! Repositories with a server.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use ibid_s3_server::{ACCESS_KEY, Fault, Operation, SECRET_KEY, Server, Traits};
 use serde_json::Value;
 
+use crate::asking::terminal;
 use crate::blocks::{blocks, run_blocks};
 use crate::support::{CHEAP, Home, Ran, noise, run};
 use crate::tables::Tables;
@@ -361,4 +363,28 @@ fn the_guide_to_servers_runs_as_written() {
         std::fs::read(remote.home.path("from-laptop/anna.txt")).unwrap(),
         b"dear Anna\n"
     );
+}
+
+#[test]
+fn on_a_terminal_it_is_said_that_a_server_does_not_answer_and_that_it_does_again() {
+    let remote = Remote::new();
+    remote.init();
+    let (master, path) = terminal();
+    let stderr = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    remote.server.faults().always(Some(Fault::Refuse(503)));
+    let mut command = remote.command(&["snapshots"]);
+    let mut child = command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    // It holds the terminal open, too.
+    drop(command);
+    let mut said = BufReader::new(std::fs::File::from(master)).lines();
+    let first = said.next().unwrap().unwrap();
+    let named = "note: no answer from s3://bucket/home for ";
+    assert!(
+        first.starts_with(named) && first.contains("(the server answers 503). It is asked again"),
+        "{first}"
+    );
+    remote.server.faults().always(None);
+    let then = said.next().unwrap().unwrap();
+    assert!(then.contains("s3://bucket/home answers again, after "), "{then}");
+    assert!(child.wait().unwrap().success());
 }

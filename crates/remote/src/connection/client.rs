@@ -19,7 +19,7 @@ use super::slot::{Answer, End, Lost};
 use crate::found::{Found, compare};
 use crate::objects::{PAUSE_FIRST, next_pause};
 use crate::wire::{FIRST_TRIES, Pace, Shared};
-use crate::{Options, Requests};
+use crate::{Options, Requests, Silence};
 
 /// A server that was never reached is given up earlier if so much time has gone by.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
@@ -141,6 +141,14 @@ impl HostStorage {
         told.map(|told| told.other).filter(|other| !other.is_empty())
     }
 
+    /// Returns for how long the connection has been lost, while something is asked. Ask now and then, and say it once
+    /// it is worth saying.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        // A server that works on an answer says so now and then, and is not silent.
+        self.shared.silences.get().filter(|silence| silence.why.is_some())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,6 +172,7 @@ impl HostStorage {
                         state.link = Some(link.clone());
                         state.was_reached = true;
                         state.down_since = None;
+                        self.shared.silences.answered();
                         return Ok(link);
                     }
                     Err(Ok(error)) => return Err(Ok(error)),
@@ -171,6 +180,7 @@ impl HostStorage {
                 },
                 Err(ended) => ended,
             };
+            self.shared.silences.failed(ended.why.clone());
             let down_since = *state.down_since.get_or_insert(begun);
             let is_over = match state.was_reached {
                 true => ended.is_final || down_since.elapsed() + pause > self.patience,
@@ -212,6 +222,7 @@ impl HostStorage {
             let found = format!("{}{tried}", ended.why);
             Error::new(ended.kind, request.operation(), request.name(), self.location()).with_found(found)
         };
+        let _asking = self.shared.silences.asking();
         let (mut tries, mut is_in_doubt, mut first_lost, mut pause) = (0, false, None, PAUSE_FIRST);
         loop {
             let link = match self.link() {

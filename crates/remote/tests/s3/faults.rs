@@ -1,6 +1,10 @@
 //! What goes wrong on the way is tried again, or said; and never is a byte wrong or an acknowledged object lost.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ibid_remote::{Credentials, Options};
@@ -189,6 +193,120 @@ fn a_server_that_never_answered_is_given_up_soon() {
         "{text}"
     );
     assert!(place.put(&name("object"), &[b"bytes"]).is_err());
+}
+
+#[test]
+fn a_server_that_takes_connections_and_never_answers_is_given_up_soon() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("s3://bucket/place?endpoint=http://{}", silent.local_addr().unwrap());
+    let options = options()
+        .patience(Duration::from_secs(1000))
+        .stall(Duration::from_millis(200));
+    let place = ibid_remote::open(&address.parse().unwrap(), &options).unwrap();
+    let text = place.get(&name("object"), 100).unwrap_err().to_string();
+    assert!(text.contains("nothing moved for 0.2 s; tried 3 times"), "{text}");
+}
+
+#[test]
+fn it_is_known_since_when_and_why_a_server_is_silent() {
+    let server = Server::start();
+    let place = storage(&server, "bucket/place");
+    place.put(&name("object"), &[b"bytes"]).unwrap();
+    assert_eq!(place.silence(), None, "nothing is asked");
+    for (fault, why) in [
+        (Fault::Refuse(503), Some("the server answers 503")),
+        (Fault::LoseAnswer, Some("connection closed before message completed")),
+        (Fault::Stall(Duration::from_millis(700)), None),
+    ] {
+        server.faults().always(Some(fault));
+        std::thread::scope(|scope| {
+            let got = scope.spawn(|| place.get(&name("object"), 100));
+            let is_noticed =
+                |lasts: Duration, found: Option<String>| !lasts.is_zero() && (why.is_none() || found.as_deref() == why);
+            while !place
+                .silence()
+                .is_some_and(|silence| is_noticed(silence.lasts, silence.why))
+            {
+                assert!(!got.is_finished(), "{fault:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.faults().always(None);
+            assert_eq!(got.join().unwrap().unwrap(), b"bytes", "{fault:?}");
+        });
+        assert_eq!(place.silence(), None, "{fault:?}");
+    }
+}
+
+/// As after a machine has slept, or a router was exchanged: what is kept for later is dead, and does not say so.
+#[test]
+fn of_connections_that_are_all_dead_one_costs_a_stall() {
+    let server = Server::start();
+    let relay = Relay::to(&server);
+    let address = format!("s3://bucket/place?endpoint={}", relay.endpoint);
+    let place = ibid_remote::open(&address.parse().unwrap(), &options()).unwrap();
+    place.put(&name("object"), &[b"bytes"]).unwrap();
+    server.faults().always(Some(Fault::Delay(SHORT)));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| place.get(&name("object"), 100).unwrap());
+        }
+    });
+    server.faults().always(None);
+    assert!(relay.connections() >= 8, "{}", relay.connections());
+    for operation in ["get", "put"] {
+        relay.kill();
+        let before = place.requests().again;
+        match operation {
+            "get" => assert_eq!(place.get(&name("object"), 100).unwrap(), b"bytes"),
+            _ => place.put(&name("other"), &[b"bytes"]).unwrap(),
+        }
+        assert_eq!(place.requests().again - before, 1, "{operation}");
+    }
+}
+
+/// What passes bytes on to a server, on each connection until it is killed.
+struct Relay {
+    endpoint: String,
+    /// How many there were, and how many of these are dead.
+    connections: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+impl Relay {
+    fn to(server: &Server) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let connections: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+        let (noted, to) = (connections.clone(), server.endpoint().replace("http://", ""));
+        std::thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let Ok(far) = TcpStream::connect(&to) else { return };
+                let number = noted.0.fetch_add(1, Ordering::SeqCst);
+                let ways = [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)];
+                for (mut from, mut to) in ways {
+                    let noted = noted.clone();
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 4096];
+                        while let Ok(read @ 1..) = from.read(&mut bytes) {
+                            // What comes later is read, and goes nowhere.
+                            if number >= noted.1.load(Ordering::SeqCst) && to.write_all(&bytes[..read]).is_err() {
+                                break;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        Relay { endpoint, connections }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.0.load(Ordering::SeqCst)
+    }
+
+    /// Has all connections that there are go nowhere, and stay open.
+    fn kill(&self) {
+        self.connections.1.store(self.connections(), Ordering::SeqCst);
+    }
 }
 
 #[test]
