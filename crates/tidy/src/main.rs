@@ -8,7 +8,9 @@
 //! A changed line of a list is a change that users of the library may have to follow: it belongs
 //! into CHANGELOG.md, and into the version number once something was released.
 //!
-//! The lists come from rustdoc's JSON, which a stable rustdoc writes if `RUSTC_BOOTSTRAP` allows
+//! The lists have what is behind the features that tests ask for, too: both engines of `ibid-record`.
+//!
+//! They come from rustdoc's JSON, which a stable rustdoc writes if `RUSTC_BOOTSTRAP` allows
 //! it. Its format changes every few releases of Rust; where it is another one than this program
 //! reads, nothing is compared, and a line says so.
 #![forbid(unsafe_code)]
@@ -86,10 +88,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Writes the JSON of all libraries into `target/doc`, in one run of Cargo, so that all are built with the same
 /// dependences.
 fn document(root: &Path) -> Result<(), Box<dyn Error>> {
-    // Set for rustdoc alone: with the variable set for all of Cargo, dependences would be built otherwise.
+    // Set for rustdoc alone: with the variable set for all of Cargo, dependences would be built otherwise. With an
+    // example, dependences have the features that tests ask for, and those that lints have checked serve here.
+    // The simulator would bring its own items into the API of `ibid-repo`.
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["doc", "--locked", "--no-deps", "--lib", "--quiet"])
-        .args(LIBRARIES.map(|library| format!("--package={library}")))
+        .args([
+            "doc",
+            "--locked",
+            "--no-deps",
+            "--quiet",
+            "--workspace",
+            "--exclude=ibid-sim",
+        ])
+        .args(["--lib", "--example=folder"])
         .env("RUSTDOC", env::current_exe()?)
         .env(
             "RUSTDOCFLAGS",
