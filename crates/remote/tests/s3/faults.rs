@@ -377,56 +377,63 @@ fn what_waits_for_its_turn_does_not_stall() {
 /// A row of calls, each beside a map; what is listed at the end, and what is read, is what was acknowledged.
 #[test]
 fn in_bad_weather_nothing_is_lost_and_no_byte_is_wrong() {
-    for seed in 0..2 {
-        let server = Server::start();
-        let place = storage(&server, "bucket/place");
-        let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        server.faults().weather(seed, 250);
-        for step in 0..150_u64 {
-            let random = (seed * 1000 + step).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-            let text = format!("folder/{}", random % 20);
-            let object = name(&text);
-            let bytes = vec![step as u8; (random >> 5) as usize % 100_000];
-            match random % 7 {
-                0..3 => {
-                    let put = place.put(&object, &[&bytes]);
-                    match model.contains_key(&text) {
-                        true => assert_eq!(put.unwrap_err().kind(), ErrorKind::AlreadyExists),
-                        false => {
-                            put.unwrap();
-                            model.insert(text, bytes);
-                        }
-                    }
-                }
-                3 => {
-                    // What was sent twice may be done once more, later. So repositories use no name again.
-                    std::thread::sleep(Duration::from_millis(150));
-                    let known = model.remove(&text);
-                    match place.delete(&object) {
-                        Ok(()) => {}
-                        Err(error) => assert!(known.is_none() && error.kind() == ErrorKind::NotFound, "{error}"),
-                    }
-                    std::thread::sleep(Duration::from_millis(150));
-                }
-                _ => match (place.get(&object, u64::MAX), model.get(&text)) {
-                    (Ok(found), Some(expected)) => assert!(found == *expected, "seed {seed}, step {step}"),
-                    (Err(error), None) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
-                    (found, expected) => panic!(
-                        "seed {seed}, step {step}: {text}, {:?} and not {:?}",
-                        found.map(|bytes| bytes.len()),
-                        expected.map(Vec::len)
-                    ),
-                },
-            }
+    // Most of the time goes by in pauses.
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            scope.spawn(move || weather(seed));
         }
-        assert!(place.requests().again > 10, "{:?}", place.requests());
-        server.faults().weather(0, 0);
-        let mut listed = BTreeMap::new();
-        let each = &mut |name: Name, size| {
-            listed.insert(name.to_string(), size as usize);
-        };
-        place.list("folder", each).unwrap();
-        let expected = model.iter().map(|(name, bytes)| (name.clone(), bytes.len()));
-        assert_eq!(listed, expected.collect::<BTreeMap<_, _>>(), "seed {seed}");
+    });
+}
+
+fn weather(seed: u64) {
+    let server = Server::start();
+    let place = storage(&server, "bucket/place");
+    let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    server.faults().weather(seed, 250);
+    for step in 0..150_u64 {
+        let random = (seed * 1000 + step).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let text = format!("folder/{}", random % 20);
+        let object = name(&text);
+        let bytes = vec![step as u8; (random >> 5) as usize % 100_000];
+        match random % 7 {
+            0..3 => {
+                let put = place.put(&object, &[&bytes]);
+                match model.contains_key(&text) {
+                    true => assert_eq!(put.unwrap_err().kind(), ErrorKind::AlreadyExists),
+                    false => {
+                        put.unwrap();
+                        model.insert(text, bytes);
+                    }
+                }
+            }
+            3 => {
+                // What was sent twice may be done once more, later. So repositories use no name again.
+                std::thread::sleep(Duration::from_millis(150));
+                let known = model.remove(&text);
+                match place.delete(&object) {
+                    Ok(()) => {}
+                    Err(error) => assert!(known.is_none() && error.kind() == ErrorKind::NotFound, "{error}"),
+                }
+                std::thread::sleep(Duration::from_millis(150));
+            }
+            _ => match (place.get(&object, u64::MAX), model.get(&text)) {
+                (Ok(found), Some(expected)) => assert!(found == *expected, "seed {seed}, step {step}"),
+                (Err(error), None) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+                (found, expected) => panic!(
+                    "seed {seed}, step {step}: {text}, {:?} and not {:?}",
+                    found.map(|bytes| bytes.len()),
+                    expected.map(Vec::len)
+                ),
+            },
+        }
     }
+    assert!(place.requests().again > 10, "{:?}", place.requests());
+    server.faults().weather(0, 0);
+    let mut listed = BTreeMap::new();
+    let each = &mut |name: Name, size| {
+        listed.insert(name.to_string(), size as usize);
+    };
+    place.list("folder", each).unwrap();
+    let expected = model.iter().map(|(name, bytes)| (name.clone(), bytes.len()));
+    assert_eq!(listed, expected.collect::<BTreeMap<_, _>>(), "seed {seed}");
 }
