@@ -4,8 +4,8 @@
 #![no_main]
 
 use ibid_format::record::{
-    BatchContents, LogEntry, LogState, PartRequest, PartResponse, PublishedPart, RawContents, Request, Response, body_digest,
-    decompress_contents, decompress_rows,
+    BatchContents, LogEntry, LogState, PartRequest, PartResponse, PublishedPart, RawContents, Request, Response,
+    body_digest, decompress_contents, decompress_rows,
 };
 use libfuzzer_sys::fuzz_target;
 
