@@ -35,7 +35,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut raw = Vec::new();
     if let Ok(contents) = decompress_contents(&packed, length, &mut raw) {
         contents.entries.iter().for_each(|entry| drop(LogEntry::decode(entry)));
-        let parts: Vec<_> = contents.bodies.iter().map(|body| (body.base, body.bytes.len())).collect();
+        let parts: Vec<_> = contents
+            .bodies
+            .iter()
+            .map(|body| (body.base, body.bytes.len()))
+            .collect();
         let bodies = contents.bodies.iter().flat_map(|body| body.bytes).copied().collect();
         let joined = RawContents::new(&contents.entries, &parts, bodies).expect("it was unpacked");
         let (again, length) = joined.compress(1).expect("it was unpacked");
