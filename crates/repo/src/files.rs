@@ -72,8 +72,14 @@ impl Files {
     }
 
     /// Reads a frame of a pack into `sealed`, which is as long, and opens its seal. Returns where its
-    /// plaintext is, and whether it was read from the storage.
-    pub(crate) fn read_frame(&self, pack: &Pack, offset: u32, sealed: &mut [u8]) -> Result<(Opened, bool)> {
+    /// plaintext is, and whether it was read from the storage. If so, and `keeps`, this machine keeps it.
+    pub(crate) fn read_frame(
+        &self,
+        pack: &Pack,
+        offset: u32,
+        sealed: &mut [u8],
+        keeps: bool,
+    ) -> Result<(Opened, bool)> {
         let from = u64::from(offset);
         if self.read_kept(pack, from, sealed)? {
             match self.open_frame(pack, offset, sealed) {
@@ -82,6 +88,9 @@ impl Files {
             }
         }
         self.storage.read_at(&name_in(folder::PACKS, pack.id), from, sealed)?;
+        if let Some(parts) = self.parts.as_ref().filter(|_| keeps) {
+            parts.put(pack.id, from, sealed);
+        }
         Ok((self.open_frame(pack, offset, sealed), true))
     }
 
@@ -147,7 +156,7 @@ impl Files {
     /// Returns the plaintext of a frame that takes `sealed` bytes in its pack.
     pub(crate) fn read_plain_frame(&self, pack: &Pack, offset: u32, sealed: u32) -> Result<Vec<u8>> {
         let mut bytes = vec![0; sealed as usize];
-        let (plain, _) = self.read_frame(pack, offset, &mut bytes)?;
+        let (plain, _) = self.read_frame(pack, offset, &mut bytes, false)?;
         let plain = plain.map_err(Error::damaged(format!("pack {} at offset {offset}", pack.id)))?;
         bytes.truncate(plain.end);
         bytes.drain(..plain.start);
@@ -266,7 +275,7 @@ impl Files {
     pub(crate) fn read_bases(&self, pack: &Pack, offset: u32, length: u32) -> Result<Vec<ChunkPrefix>> {
         let name = name_in(folder::PACKS, pack.id);
         let mut sealed = vec![0; length as usize];
-        let (opened, _) = self.read_frame(pack, offset, &mut sealed)?;
+        let (opened, _) = self.read_frame(pack, offset, &mut sealed, false)?;
         let pieces = opened.and_then(|plain| frame::pieces(&sealed[plain]));
         let pieces = pieces.map_err(Error::damaged(name))?;
         let mut met = HashSet::new();

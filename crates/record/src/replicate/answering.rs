@@ -154,3 +154,63 @@ impl Drop for Similar {
         self.change(BTreeMap::clear);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 4000; // 1000 of them for answers on their way
+
+    #[test]
+    fn an_answer_waits_until_others_are_sent() {
+        let (answering, stop) = (Answering::new(BYTES), AtomicBool::new(false));
+        let turn = answering.turn();
+        assert!(
+            answering.waits_for_room(&turn, 5000, &stop),
+            "one of any length may be sent"
+        );
+        let long = answering.send(turn, 5000);
+        assert!(!long.is_waited_for());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let turn = answering.turn();
+                assert!(answering.waits_for_room(&turn, 600, &stop));
+                drop(answering.send(turn, 600));
+            });
+            while !long.is_waited_for() {
+                std::thread::yield_now();
+            }
+            assert!(!other.is_finished());
+            drop(long);
+            other.join().unwrap();
+        });
+        let short = answering.send(answering.turn(), 600);
+        let turn = answering.turn();
+        assert!(answering.waits_for_room(&turn, 400, &stop));
+        stop.store(true, Ordering::Relaxed);
+        assert!(!answering.waits_for_room(&turn, 401, &stop), "it is told to stop");
+        drop(short);
+        assert!(answering.waits_for_room(&turn, 401, &stop));
+    }
+
+    #[test]
+    fn senders_know_as_much_together_as_there_is_memory_for() {
+        let answering = Arc::new(Answering::new(4 * SIMILAR_BYTES * 2 * SIMILAR_MIN));
+        let learn = |similar: &mut Similar| {
+            let (mut learned, first) = (0, similar.later.len() as u64);
+            while similar.has_room() {
+                similar.change(|known| drop(known.insert(first + learned, 0)));
+                learned += 1;
+            }
+            learned as usize
+        };
+        let (mut first, mut second) = (Similar::new(answering.clone()), Similar::new(answering.clone()));
+        assert_eq!(learn(&mut first), 2 * SIMILAR_MIN);
+        assert_eq!(learn(&mut second), SIMILAR_MIN, "each may know some");
+        assert_eq!(learn(&mut second), 0);
+        drop(first);
+        assert_eq!(learn(&mut second), SIMILAR_MIN);
+        second.change(BTreeMap::clear);
+        assert_eq!(answering.similar.load(Ordering::Relaxed), 0);
+    }
+}

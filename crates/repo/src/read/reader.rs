@@ -220,7 +220,7 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// Lets this machine keep what is fetched ahead, because it may be needed again.
+    /// Lets this machine keep what is fetched, because it may be needed again.
     pub(crate) fn keeping_fetched(self) -> ChunkReader<'a> {
         ChunkReader {
             keeps_fetched: true,
@@ -432,7 +432,7 @@ impl<'a> ChunkReader<'a> {
             return Ok(&sealed[..taken.length]);
         }
         sealed.resize(frame.sealed as usize, 0);
-        let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed)?;
+        let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed, self.keeps_fetched)?;
         if is_from_storage {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         }

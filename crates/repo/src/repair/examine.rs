@@ -170,7 +170,7 @@ impl Repairing<'_> {
             return Ok(false);
         }
         let mut sealed = vec![0; frame.sealed as usize];
-        match self.repository.files.read_frame(pack, frame.offset, &mut sealed) {
+        match self.repository.files.read_frame(pack, frame.offset, &mut sealed, false) {
             Ok((opened, _)) => Ok(opened.is_ok()),
             Err(Error::Storage(error)) if error.kind() == ErrorKind::Truncated => Ok(false),
             Err(error) => Err(error),
