@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ibid_format::FileId;
-use ibid_storage::{ArchiveState, Archives, ErrorKind, Name, Thaw};
+use ibid_storage::{ArchiveState, ErrorKind, Name, Thaw};
 
 use crate::layout::{folder, name_in};
 use crate::rehearsal::Inexact;
-use crate::{Error, Monitor, PackBytes, Repository, Result, StorageError, Warning, clock};
+use crate::{Error, Monitor, PackBytes, Repository, Result, Warning, clock};
 
+/// Packs that are asked for at once whether they are thawed.
+const LOOKED_AT: usize = 16;
 /// What is thawed for no longer than this is asked for again, seconds.
 const SOON: i64 = 24 * 60 * 60;
 /// Looks that may fail one after the other, each after it was tried for minutes.
@@ -53,9 +55,6 @@ impl ArchivedPack {
 }
 
 impl ArchivedPacks {
-    /// The number of packs that a [wait](Repository::wait_until_thawed) asks for each time.
-    pub const LOOKED_AT: usize = 16;
-
     fn those(&self, of: impl Fn(&ArchivedPack) -> bool) -> PackBytes {
         let mut found = PackBytes::default();
         for pack in self.packs.iter().filter(|pack| of(pack)) {
@@ -101,12 +100,6 @@ impl ArchivedPacks {
         self.those(|pack| !pack.is_readable())
     }
 
-    /// Returns the class of each pack that can't be read yet, as the service calls it.
-    pub fn classes_waiting(&self) -> impl Iterator<Item = &str> {
-        let waiting = self.packs.iter().filter(|pack| !pack.is_readable());
-        waiting.map(|pack| pack.class.as_str())
-    }
-
     /// Returns until when all that can be read now can be read, seconds since 1970; `None` if there is no end.
     #[must_use]
     pub fn until(&self) -> Option<i64> {
@@ -128,16 +121,9 @@ impl ArchivedPacks {
 impl Repository {
     /// Returns the packs that are in an archive, thawed or not. Where the storage has no archives, it is not asked.
     pub(crate) fn archived_packs(&self) -> Result<HashMap<FileId, Kept>> {
-        self.archived_by(|archives, each| archives.list_archived(folder::PACKS, each))
-    }
-
-    fn archived_by(
-        &self,
-        list: impl FnOnce(&dyn Archives, &mut dyn FnMut(Name, u64, &str)) -> std::result::Result<(), StorageError>,
-    ) -> Result<HashMap<FileId, Kept>> {
         let mut found = HashMap::new();
         if let Some(archives) = self.files.storage.archives() {
-            list(archives, &mut |name, size, class| {
+            archives.list_archived(folder::PACKS, &mut |name, size, class| {
                 if let Some(id) = FileId::parse(name.last_segment()) {
                     let class = class.to_owned();
                     found.insert(id, Kept { size, class });
@@ -169,12 +155,7 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn archived_for(&self, rehearse: impl FnOnce(&Repository) -> Result<()>) -> Result<ArchivedPacks> {
-        if self.files.storage.archives().is_none() {
-            return Ok(ArchivedPacks::default());
-        }
-        // The list of packs, which is made then, mostly says what is archived, too.
-        self.loaded()?;
-        let archived = self.archived_by(|archives, each| archives.list_archived_lately(folder::PACKS, each))?;
+        let archived = self.archived_packs()?;
         if archived.is_empty() {
             return Ok(ArchivedPacks::default());
         }
@@ -287,7 +268,7 @@ impl Repository {
     fn look_and_ask(&self, packs: &mut ArchivedPacks, thaw: Thaw) -> Result<()> {
         let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
         waiting.retain(|at| !packs.packs[*at].is_readable());
-        for group in waiting.chunks(ArchivedPacks::LOOKED_AT) {
+        for group in waiting.chunks(LOOKED_AT) {
             self.monitor.check_cancelled()?;
             let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
             self.look(&mut looked)?;

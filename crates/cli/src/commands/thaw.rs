@@ -46,7 +46,7 @@ impl Reading<'_> {
             true => self.opened.repository.archived_for(self.rehearse)?,
             false => ArchivedPacks::default(),
         };
-        costs.thaw(self.opened, &packs, self.thaw)?;
+        costs.thaw(self.opened, &packs, self.thaw.how(), self.thaw.thaw)?;
         if !estimate(context, costs)? {
             return Ok(None);
         }
@@ -63,7 +63,7 @@ impl Reading<'_> {
         let is_quiet = context.global.quiet || context.out.json;
         let mut spent = 0.0;
         loop {
-            let cost = costs.thaw(opened, &packs, self.thaw)?;
+            let cost = costs.thaw(opened, &packs, how, true)?;
             costs.allow_more(opened, spent)?;
             let watch = Watch::silent(self.verb)?;
             let repository = opened.repository.watched_by(&watch.monitor);

@@ -46,7 +46,6 @@ pub(super) struct JsonThaw {
     more: bool,
     cost: Option<f64>,
     hours: Option<f64>,
-    looks: Option<u64>,
 }
 
 impl JsonThaw {
@@ -61,7 +60,6 @@ impl JsonThaw {
             more: thaw.more,
             cost: thaw.cost,
             hours: thaw.hours,
-            looks: thaw.looks,
         }
     }
 }
@@ -147,14 +145,11 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
         let currency = server.prices.as_ref().map_or("$", |prices| &prices.currency);
         let what = if thaw.is_asked { "would thaw " } else { "must thaw  " };
         out.line(format!("{what}    {}", thaw_text(thaw, currency)))?;
-        out.line(match thaw.looks {
-            _ if !thaw.is_asked => "               It does that with --thaw, and can't read them without it".to_owned(),
-            Some(looks) => format!(
-                "               It looks whether they are there at most {}, which are counted below",
-                counted(looks, "time", "times")
-            ),
-            None => "               Not counted: what asks while it waits, for at most 16 packs each time".to_owned(),
-        })?;
+        if thaw.is_asked {
+            out.line("               Not counted: what asks while it waits, for at most 16 packs each time (HEAD)")?;
+        } else {
+            out.line("               It does that with --thaw, and can't read them without it")?;
+        }
     }
     out.line(format!("would ask      {about}{}", requests_text(&server.command)))?;
     match (server.cost(), &server.prices) {
@@ -276,7 +271,6 @@ fn name(why: Inexact) -> &'static str {
         Inexact::Encodes => "encodes",
         Inexact::Stores => "stores",
         Inexact::Archived => "archived",
-        Inexact::Waits => "waits",
         Inexact::Damage => "damage",
         _ => "other",
     }
@@ -290,7 +284,6 @@ fn reason(why: Inexact) -> &'static str {
         Inexact::Encodes => "chunks are encoded anew, and how small they become is not known before",
         Inexact::Stores => "what is stored depends on what is there, and on how well it compresses",
         Inexact::Archived => "packs with deltas are in an archive, and what these need is known once they are thawed",
-        Inexact::Waits => "it asks whether packs are thawed as often as the wait is long, and no more than this",
         Inexact::Damage => "something is damaged",
         _ => "it depends on more than is known before",
     }
