@@ -130,7 +130,7 @@ impl Published {
         } = asked.query
             && let FromStream::Response(answer) = self.read(link, asked, (next, digest), stop)?
         {
-            return Ok(answer.encode());
+            return Ok(answer.into_bytes());
         }
         if let Query::Fence { .. } = asked.query {
             return Err(refused(
