@@ -3,28 +3,18 @@
 //!
 //! A message ends with a checksum. Lengths are checked against limits before memory is taken.
 
-use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
-
-use super::index::INDEX_ROW_BYTES_MAX;
-use super::oplog::{DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, STORE_ID_BYTES};
-use super::{BODY_BYTES_MAX, NUMBER_MAX, RECORD_BYTES_MAX};
+use super::NUMBER_MAX;
+use super::contents::{RAW_BYTES_MAX, TABLE_KEY_BYTES_MAX, joined};
+use super::oplog::{DIGEST_BYTES, Digest, Epoch, STORE_ID_BYTES};
 use crate::Error;
-use crate::error::{equal, in_range};
-use crate::frame::{check_packed, decompressing_failed};
+use crate::error::in_range;
 use crate::wire::{self, Reader};
 
 /// Longest message, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 29;
-/// Most bytes that a message holds, before they are compressed.
-const RAW_BYTES_MAX: u64 = 1 << 29;
-/// Most entries, or bodies, of a message.
-pub const PARTS_MAX: u64 = 1 << 22;
 /// The magic of a message: four letters and the version.
 const MAGIC: [u8; 5] = *b"ibrp\x01";
 const CHECK_BYTES: usize = 8;
-/// Longest key of a table: that of a row of an index.
-const TABLE_KEY_BYTES_MAX: usize = INDEX_ROW_BYTES_MAX;
-
 const REQUEST_ENTRIES: u8 = 1;
 const REQUEST_TRANSFER: u8 = 2;
 const REQUEST_FENCE: u8 = 4;
@@ -142,7 +132,7 @@ pub struct LogBatch {
     pub digest: Digest,
     /// First bytes of BLAKE3 over the length (u64) and the digest of each body.
     pub bodies_digest: Digest,
-    /// The compressed [`BatchContents`]; empty if no entry is sent.
+    /// The compressed [`BatchContents`](super::BatchContents); empty if no entry is sent.
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
@@ -163,32 +153,11 @@ pub struct TransferPage {
     pub key: Vec<u8>,
     /// With the last chunk: the entry `log` of the sender's table `meta`; else empty.
     pub log: Vec<u8>,
-    /// The compressed [`PageRows`].
+    /// The compressed [`PageRows`](super::PageRows).
     pub packed: Vec<u8>,
     /// Length before compression.
     pub length: u64,
 }
-
-/// A body in a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SentBody<'a> {
-    /// The record that the bytes are a delta against; 0 if they are the body.
-    pub base: u64,
-    /// The body, or the delta.
-    pub bytes: &'a [u8],
-}
-
-/// The decompressed contents of a [`LogBatch`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct BatchContents<'a> {
-    /// Entries, as [`LogEntry::decode`](super::LogEntry::decode) reads them.
-    pub entries: Vec<&'a [u8]>,
-    /// The bodies of the records that the entries write, in their order.
-    pub bodies: Vec<SentBody<'a>>,
-}
-
-/// A row of a table: the table's number, key and value.
-pub type TableRow<'a> = (u8, &'a [u8], &'a [u8]);
 
 pub(super) fn open<'a>(field: &'static str, bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
     let shortest = MAGIC.len() + 1 + CHECK_BYTES;
@@ -220,13 +189,6 @@ pub(super) fn close(mut out: Vec<u8>) -> Vec<u8> {
 fn before(mut out: Vec<u8>, bytes: Vec<u8>) -> Vec<u8> {
     wire::put_varint(&mut out, bytes.len() as u64);
     joined(out, bytes, CHECK_BYTES)
-}
-
-/// Puts one after the other in the memory of the second, which may be long, with room for some more bytes.
-fn joined(first: Vec<u8>, mut second: Vec<u8>, room: usize) -> Vec<u8> {
-    second.reserve_exact(first.len() + room);
-    second.splice(0..0, first);
-    second
 }
 
 pub(super) fn begin(kind: u8, store: &[u8; STORE_ID_BYTES], epoch: Epoch) -> Vec<u8> {
@@ -415,169 +377,4 @@ impl Response {
         reader.finish("answer")?;
         Ok(answer)
     }
-}
-
-fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
-    in_range("length of contents", raw.len() as u64, 1, RAW_BYTES_MAX)?;
-    let mut context = CCtx::create();
-    // Levels beyond those that zstd has are brought into its range.
-    let _ = context.set_parameter(CParameter::CompressionLevel(level));
-    let failed = |code| Error::Zstd {
-        field: "compressing a message",
-        reason: zstd_safe::get_error_name(code),
-    };
-    // 5 bytes for each entry; zstd lowers what is too much for a short message. Its own choice for 1 MiB at level 9
-    // takes 11 MB instead of 1.3, makes messages 0.3 % smaller, and takes up to twice as long.
-    let hash_log = (raw.len() / 8).max(1).ilog2().clamp(18, 22);
-    context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
-    let mut packed = Vec::with_capacity(compress_bound(raw.len()));
-    context.compress2(&mut packed, raw).map_err(failed)?;
-    Ok(packed)
-}
-
-/// Decompresses the output of [`compress`]. Memory is taken only for what the bytes can produce.
-fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
-    in_range("length of contents", length, 1, RAW_BYTES_MAX)?;
-    check_packed(packed, length)?;
-    let mut raw = Vec::with_capacity(length as usize);
-    let produced = DCtx::create()
-        .decompress(&mut raw, packed)
-        .map_err(decompressing_failed)?;
-    equal("length of contents", length, produced as u64)?;
-    Ok(raw)
-}
-
-/// The contents of a message, before they are compressed.
-#[derive(Debug)]
-pub struct RawContents(Vec<u8>);
-
-impl RawContents {
-    /// Puts entries together with bodies, in whose memory. `parts` are the base and the length of each body.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] for more entries or bodies than a message can hold.
-    pub fn new(entries: &[impl AsRef<[u8]>], parts: &[(u64, usize)], bodies: Vec<u8>) -> Result<Self, Error> {
-        for (field, count) in [
-            ("entries of a message", entries.len()),
-            ("bodies of a message", parts.len()),
-        ] {
-            in_range(field, count as u64, 0, PARTS_MAX)?;
-        }
-        let mut raw = Vec::new();
-        wire::put_varint(&mut raw, entries.len() as u64);
-        for entry in entries {
-            wire::put_bytes(&mut raw, entry.as_ref());
-        }
-        wire::put_varint(&mut raw, parts.len() as u64);
-        for &(base, length) in parts {
-            wire::put_varint(&mut raw, base);
-            wire::put_varint(&mut raw, length as u64);
-        }
-        Ok(RawContents(joined(raw, bodies, 0)))
-    }
-
-    /// Compresses the contents by zstd at this level. Returns them and their length before that, bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
-    pub fn compress(self, level: i32) -> Result<(Vec<u8>, u64), Error> {
-        Ok((compress(&self.0, level)?, self.0.len() as u64))
-    }
-}
-
-/// Decompresses contents into `raw` and returns views of them.
-///
-/// # Errors
-///
-/// The fault in the bytes.
-pub fn decompress_contents<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<BatchContents<'a>, Error> {
-    *raw = decompress(packed, length)?;
-    let mut reader = Reader::new(raw);
-    let count = reader.count("entries of a message", PARTS_MAX, 1)?;
-    let mut contents = BatchContents::default();
-    for _ in 0..count {
-        contents.entries.push(reader.bytes("log entry", LOG_ENTRY_BYTES_MAX)?);
-    }
-    let count = reader.count("bodies of a message", PARTS_MAX, 2)?;
-    let mut bodies = Vec::new();
-    for _ in 0..count {
-        let base = reader.varint_in("base of a body", 0, NUMBER_MAX)?;
-        bodies.push((
-            base,
-            reader.varint_in("length of a body", 0, BODY_BYTES_MAX as u64)? as usize,
-        ));
-    }
-    for (base, length) in bodies {
-        let bytes = reader.take("body", length)?;
-        contents.bodies.push(SentBody { base, bytes });
-    }
-    reader.finish("contents")?;
-    Ok(contents)
-}
-
-/// The rows of a page, on their way into a message.
-///
-/// ```
-/// use ibid_format::record::{PageRows, decompress_rows};
-///
-/// let mut rows = PageRows::default();
-/// rows.push((2, b"key", b"value"));
-/// let (packed, length) = rows.finish().compress(9)?;
-/// assert_eq!(decompress_rows(&packed, length, &mut Vec::new())?, [(2, &b"key"[..], &b"value"[..])]);
-/// # Ok::<(), ibid_format::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct PageRows {
-    raw: Vec<u8>,
-}
-
-impl Default for PageRows {
-    fn default() -> Self {
-        let raw = vec![0]; // no rows still make some bytes
-        PageRows { raw }
-    }
-}
-
-impl PageRows {
-    /// Adds a row.
-    pub fn push(&mut self, (table, key, value): TableRow<'_>) {
-        self.raw.push(table);
-        wire::put_bytes(&mut self.raw, key);
-        wire::put_bytes(&mut self.raw, value);
-    }
-
-    /// Returns how many bytes the rows have, before they are compressed.
-    pub fn bytes(&self) -> usize {
-        self.raw.len() - 1
-    }
-
-    /// Returns the contents of a message with these rows.
-    pub fn finish(self) -> RawContents {
-        RawContents(self.raw)
-    }
-}
-
-/// Decompresses rows into `raw` and returns views of them.
-///
-/// # Errors
-///
-/// The fault in the bytes.
-pub fn decompress_rows<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> Result<Vec<TableRow<'a>>, Error> {
-    *raw = decompress(packed, length)?;
-    let mut reader = Reader::new(raw);
-    equal("first byte of a chunk", 0, reader.u8("first byte of a chunk")?.into())?;
-    let mut pairs = Vec::new();
-    while reader.remaining() > 0 {
-        in_range("entries of a chunk", pairs.len() as u64, 0, PARTS_MAX - 1)?;
-        let table = reader.u8("table")?;
-        let key = reader.bytes("key of a table", TABLE_KEY_BYTES_MAX)?;
-        pairs.push((
-            table,
-            key,
-            reader.bytes("value of a table", RECORD_BYTES_MAX.max(LOG_ENTRY_BYTES_MAX + 64))?,
-        ));
-    }
-    Ok(pairs)
 }

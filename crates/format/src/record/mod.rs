@@ -19,6 +19,7 @@
 mod block;
 mod chain;
 mod commit_log;
+mod contents;
 mod entry;
 mod index;
 mod message;
@@ -42,6 +43,9 @@ pub use commit_log::{
     COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
     CommitLogId, commit_log_header, commit_log_id, commit_log_note, synced_by_note,
 };
+pub use contents::{
+    BatchContents, PARTS_MAX, PageRows, RawContents, SentBody, TableRow, decompress_contents, decompress_rows,
+};
 pub use entry::{
     EncoderWatermark, EncodingStopped, KeyEntry, LastBlock, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark,
     RetentionClock, RetentionEntry, key_of, split_key,
@@ -50,10 +54,7 @@ pub use index::{
     INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, after_index_value,
     index_prefix, index_value_prefix,
 };
-pub use message::{
-    BatchContents, Fenced, LogBatch, MESSAGE_BYTES_MAX, PARTS_MAX, PageRows, Query, RawContents, Refusal, Request,
-    Response, SentBody, TableRow, TransferPage, decompress_contents, decompress_rows,
-};
+pub use message::{Fenced, LogBatch, MESSAGE_BYTES_MAX, Query, Refusal, Request, Response, TransferPage};
 pub use oplog::{
     DIGEST_BYTES, Digest, Epoch, LOG_ENTRY_BYTES_MAX, LogChange, LogEntry, LogOperation, LogState, Role,
     STORE_ID_BYTES, log_digest, open_log_entry,

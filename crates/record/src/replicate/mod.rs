@@ -27,6 +27,7 @@
 pub(crate) mod answering;
 mod bodies_digest;
 mod follow;
+mod gathered;
 mod later_deltas;
 pub mod nats;
 pub mod net;

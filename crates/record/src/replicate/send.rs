@@ -11,7 +11,7 @@ use ibid_format::record::{
 
 use super::Oplog;
 use super::answering::{Answering, Turn};
-use super::bodies_digest::BodiesDigest;
+use super::gathered::Gathered;
 use super::later_deltas::LaterDeltas;
 use super::page_builder::PageBuilder;
 use super::transfers::{Transfer, Transfers, id_of};
@@ -25,10 +25,6 @@ use crate::write::request::{Command, Durability, LogCommand, Outcome, TRANSFERRE
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
 pub(super) const MESSAGE_BYTES: usize = 1 << 20;
-/// Bytes of the bodies that they make.
-const BODY_BYTES: usize = 32 << 20;
-/// Entries in a message.
-const ENTRIES: usize = 1 << 14;
 /// The level of zstd for messages.
 const LEVEL: i32 = 9;
 /// How densely a body is searched for copies.
@@ -85,28 +81,6 @@ struct Making<'a> {
     turn: &'a mut Turn,
     read: &'a dyn Snapshot,
     generation: Generation,
-}
-
-/// The entries and bodies of an answer.
-#[derive(Default)]
-struct Gathered {
-    entries: Vec<Vec<u8>>,
-    /// Bytes of the entries.
-    entry_bytes: usize,
-    /// The encoded bodies, one after the other.
-    bodies: Vec<u8>,
-    /// Of each the base that it is a delta of, 0 if it is whole, and its length.
-    parts: Vec<(u64, usize)>,
-    /// Bytes of the bodies, before they were encoded.
-    body_bytes: usize,
-    digest: BodiesDigest,
-}
-
-impl Gathered {
-    fn is_full(&self, message_bytes: usize) -> bool {
-        let bytes = self.entry_bytes + self.bodies.len();
-        bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
-    }
 }
 
 impl Sender {
