@@ -33,7 +33,8 @@ impl Watched {
 }
 
 /// Says when the server of a place is silent, and when it answers again, for as long as the place is in use. Without a
-/// terminal, and with --quiet, it says nothing: then the error says how often was tried.
+/// terminal, and with --quiet, it says nothing: then the error says how often was tried. A command that ends as soon as
+/// it has its answer shows that, and need not say it.
 pub(crate) fn tell(place: &Place, quiet: bool) {
     if quiet || !std::io::stderr().is_terminal() {
         return;

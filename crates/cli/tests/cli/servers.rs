@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use ibid_s3_server::{ACCESS_KEY, Fault, Operation, SECRET_KEY, Server, Traits};
 use serde_json::Value;
@@ -383,8 +384,13 @@ fn on_a_terminal_it_is_said_that_a_server_does_not_answer_and_that_it_does_again
         first.starts_with(named) && first.contains("(the server answers 503). It is asked again"),
         "{first}"
     );
-    remote.server.faults().always(None);
+    // A command that ends at once has no need to say it.
+    remote
+        .server
+        .faults()
+        .always(Some(Fault::Delay(Duration::from_secs(2))));
     let then = said.next().unwrap().unwrap();
     assert!(then.contains("s3://bucket/home answers again, after "), "{then}");
+    remote.server.faults().always(None);
     assert!(child.wait().unwrap().success());
 }
