@@ -86,6 +86,28 @@ impl Command {
         }
     }
 
+    /// Returns how many records it changes, at least 1.
+    pub(crate) fn changes(&self) -> usize {
+        let changes = match self {
+            Command::Batch(changes) => changes.operations.len(),
+            Command::Rebase(rewrites) => rewrites.len(),
+            Command::Encode(encoded) => encoded.rewrites.len(),
+            Command::AddBlock(block) => block.records.len(),
+            Command::Log(LogCommand::Replay(received)) => {
+                received.entries.iter().map(|entry| entry.operations.len()).sum()
+            }
+            Command::Namespace(..)
+            | Command::Index(..)
+            | Command::Set(..)
+            | Command::Expire(_)
+            | Command::ForgetPurges(_)
+            | Command::RemoveBlocks(_)
+            | Command::Log(_)
+            | Command::Sync => 1,
+        };
+        changes.max(1)
+    }
+
     /// Returns about how many bytes of records it changes, at least 1 if any; 0 for a command of the keeper.
     pub(crate) fn changed_bytes(&self) -> u64 {
         let bytes = match self {

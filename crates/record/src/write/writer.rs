@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::log::{Completeness, state};
 use crate::read::records::Records;
 
-/// Most requests in one commit.
-const GROUP_REQUESTS: usize = 1024;
+/// Changes in one commit, beyond the first request. Who opens the store after a crash repeats at least one commit.
+const GROUP_CHANGES: usize = 1024;
 /// Bytes of bodies in one commit, beyond the first request.
 const GROUP_BYTES: usize = 64 << 20;
 
@@ -124,12 +124,13 @@ impl Writer {
 
     /// Returns the first request with those that wait behind it.
     fn gather(&self, first: Request) -> Vec<Request> {
-        let mut bytes = first.command.bytes();
+        let (mut changes, mut bytes) = (first.command.changes(), first.command.bytes());
         let mut group = vec![first];
-        while group.len() < GROUP_REQUESTS
+        while changes < GROUP_CHANGES
             && bytes < GROUP_BYTES
             && let Ok(request) = self.requests.try_recv()
         {
+            changes += request.command.changes();
             bytes += request.command.bytes();
             group.push(request);
         }

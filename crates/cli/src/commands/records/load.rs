@@ -24,8 +24,8 @@ use crate::commands::watch::{PROBLEMS_MAX, Watch};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, BadLine, Loaded};
 
-/// Maximum number of records in a batch.
-const BATCH_RECORDS: usize = 4096;
+/// Maximum number of records in a batch. It is one commit: whoever opens the store after a crash repeats all of it.
+const BATCH_RECORDS: usize = 1024;
 /// Maximum bytes of keys and bodies in a batch, beyond its first record; also at most a sixteenth
 /// of the memory.
 const BATCH_BYTES: u64 = 8 << 20;

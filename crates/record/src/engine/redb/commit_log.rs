@@ -19,8 +19,13 @@ use crate::engine::{EngineError, Table};
 /// The log is long once the commits since the last checkpoint take so many bytes, unless [`CommitLog::set_long`] was
 /// called.
 const LONG_BYTES: u64 = 16 << 20;
-/// The log is long once it has so many changes. To repeat one takes a few microseconds.
-const LONG_CHANGES: u64 = 5_000;
+/// The log is long once to repeat it takes as long as so many changes of neighbours, a few microseconds each.
+const LONG_EFFORT: u64 = 5_000;
+/// How many times as long it takes to repeat a change far from the one before: in a large store, each is in pages of its
+/// own.
+const FAR: u64 = 3;
+/// Keys that differ only in so many bytes at their end are neighbours, mostly on one page.
+const NEAR_BYTES: usize = 2;
 /// By how much the file grows, bytes.
 const GROWTH: u64 = 1 << 20;
 /// How often a note is read that is not whole.
@@ -52,8 +57,8 @@ pub(super) struct CommitLog {
     last: u64,
     /// The last commit that is synced.
     synced: u64,
-    /// Changes since the last checkpoint.
-    changes: u64,
+    /// What it takes to repeat the changes since the last checkpoint.
+    effort: Effort,
     /// Whether there are commits behind its end.
     stale: bool,
     /// From how many bytes of commits on it is long.
@@ -206,7 +211,7 @@ impl CommitLog {
             end: start.offset,
             last: done,
             synced: done,
-            changes: 0,
+            effort: Effort::default(),
             stale: false,
             long_bytes: LONG_BYTES,
             buffer: Vec::new(),
@@ -219,7 +224,7 @@ impl CommitLog {
     pub(super) fn repeat(&mut self, each: EachChange<'_>) -> Result<Found, EngineError> {
         let done = self.last;
         let noted = self.noted()?;
-        let (mut at, mut before, mut repeated) = (self.begin, None, 0);
+        let (mut at, mut before, mut repeated) = (self.begin, None, Effort::default());
         let mut window = Window::default();
         while let Some((head, changes)) = self.commit(&mut window, at)? {
             // The first may be one that the engine has, if the log was to begin anew.
@@ -228,7 +233,7 @@ impl CommitLog {
             }
             if head.number > done {
                 self.show(&head, changes, at, &mut |table, change, offset| {
-                    repeated += 1;
+                    repeated.units += repeated.units_of(table, change.key);
                     each(table, change, offset)
                 })?;
             }
@@ -238,9 +243,9 @@ impl CommitLog {
         let last = before.map_or(done, |before| done.max(before));
         let rest = self.rest(at)?;
         let synced = done.max(noted).max(rest.synced);
-        if repeated > 0 {
+        if repeated.units > 0 {
             // What was found is perhaps not on disk, if only the process was stopped.
-            (self.end, self.last, self.synced, self.changes) = (at, last, synced.min(last), repeated);
+            (self.end, self.last, self.synced, self.effort) = (at, last, synced.min(last), repeated);
         }
         self.stale = rest.last > last;
         Ok(Found { last, synced })
@@ -414,7 +419,7 @@ impl CommitLog {
     }
 
     fn is_longer_than(&self, times: u64) -> bool {
-        self.end - self.begin >= times.saturating_mul(self.long_bytes) || self.changes >= times * LONG_CHANGES
+        self.end - self.begin >= times.saturating_mul(self.long_bytes) || self.effort.units >= times * LONG_EFFORT
     }
 
     /// Returns why nothing more may be written, if so.
@@ -431,7 +436,7 @@ impl CommitLog {
             at: self.end + HEAD,
             buffer,
             hasher: CommitHasher::new(),
-            changes: 0,
+            units: 0,
             log: self,
         })
     }
@@ -470,7 +475,7 @@ impl CommitLog {
     /// is not used; what a large commit took is given back in any case.
     pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
         (self.begin, self.end) = (start.offset, start.offset);
-        (self.changes, self.synced) = (0, self.last);
+        (self.effort.units, self.synced) = (0, self.last);
         let is_large = self.length - self.end > 2 * LONG_BYTES;
         if gives_back || is_large {
             self.give_back()?;
@@ -620,6 +625,29 @@ impl From<ibid_format::Error> for Problem {
     }
 }
 
+/// What it takes to repeat changes.
+#[derive(Default)]
+struct Effort {
+    /// In changes of neighbours.
+    units: u64,
+    /// The key of each table's last change, without its end.
+    last: [Vec<u8>; Table::ALL.len()],
+}
+
+impl Effort {
+    /// Returns what it takes to repeat a change that follows the last one.
+    fn units_of(&mut self, table: Table, key: &[u8]) -> u64 {
+        let kept = &key[..key.len().saturating_sub(NEAR_BYTES)];
+        let last = &mut self.last[table as usize];
+        if last == kept {
+            return 1;
+        }
+        last.clear();
+        last.extend_from_slice(kept);
+        FAR
+    }
+}
+
 /// A commit that is being written. Until it is finished it is not in the log.
 pub(super) struct Recording<'l> {
     log: &'l mut CommitLog,
@@ -627,7 +655,8 @@ pub(super) struct Recording<'l> {
     at: u64,
     buffer: Vec<u8>,
     hasher: CommitHasher,
-    changes: u64,
+    /// What it takes to repeat its changes.
+    units: u64,
 }
 
 impl Recording<'_> {
@@ -661,10 +690,13 @@ impl Recording<'_> {
 
     /// Adds a change. Returns where its value is in the segment.
     pub(super) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<u64, EngineError> {
-        let table = table.number();
-        let change = CommitChange { table, key, value };
+        let change = CommitChange {
+            table: table.number(),
+            key,
+            value,
+        };
         change.encode_before_value(&mut self.buffer);
-        self.changes += 1;
+        self.units += self.log.effort.units_of(table, key);
         let at = self.at + self.buffer.len() as u64;
         self.add_bytes(value.unwrap_or_default())?;
         Ok(at)
@@ -674,7 +706,7 @@ impl Recording<'_> {
     pub(super) fn add_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<u64, EngineError> {
         let length = parts.iter().map(|part| part.len()).sum();
         CommitChange::encode_before_value_of(table.number(), key, length, &mut self.buffer);
-        self.changes += 1;
+        self.units += self.log.effort.units_of(table, key);
         let at = self.at + self.buffer.len() as u64;
         parts.iter().try_for_each(|part| self.add_bytes(part))?;
         Ok(at)
@@ -710,7 +742,7 @@ impl Recording<'_> {
 
     /// Completes the commit. Without changes there is none.
     pub(super) fn finish(mut self) -> Result<(), EngineError> {
-        if self.changes == 0 {
+        if self.units == 0 {
             return Ok(());
         }
         self.hasher.update(&self.buffer);
@@ -735,7 +767,7 @@ impl Recording<'_> {
         }
         log.end = end + CHECK;
         log.last = head.number;
-        log.changes += self.changes;
+        log.effort.units += self.units;
         log.buffer = self.buffer;
         Ok(())
     }

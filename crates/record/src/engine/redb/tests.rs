@@ -631,6 +631,28 @@ fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() 
     }
 }
 
+/// Returns how many checkpoints so many commits make, of one change each.
+fn checkpoints_of(count: u64, key: impl Fn(u64) -> u64) -> u64 {
+    let (engine, _, _, _) = held_engine();
+    for number in 0..count {
+        let key = key(number).to_be_bytes();
+        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, &key, &[]);
+        engine.write(Commit::Unsynced, &mut put).unwrap();
+        // While one is being synced, the next is put off.
+        engine.wait_for_checkpoint().unwrap();
+    }
+    engine.lock_journal().checkpoints
+}
+
+/// So that opening the store after a crash takes no longer.
+#[test]
+fn changes_of_random_keys_are_followed_by_a_checkpoint_sooner_than_those_of_neighbours() {
+    let made = checkpoints_of(0, |_| 0);
+    assert_eq!(checkpoints_of(11_000, |number| number) - made, 2);
+    let far = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    assert_eq!(checkpoints_of(11_000, far) - made, 6);
+}
+
 #[test]
 fn a_log_takes_no_room_behind_its_end_once_it_is_closed() {
     let (engine, _, memory, _) = held_engine();
