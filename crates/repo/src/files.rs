@@ -1,5 +1,6 @@
 //! Access to the files of a repository.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -300,22 +301,40 @@ impl Files {
         self.read_directory_at(id, size, None)
     }
 
-    /// Does the same for a pack whose directory should begin at an offset: then one read is enough.
+    /// Does the same for a pack whose directory should begin at an offset: then one read is enough. This machine keeps
+    /// what it has read, where there is room, because who needs to know a pack mostly needs it again.
     pub(crate) fn read_directory_at(&self, id: FileId, size: u64, begins: Option<u64>) -> Result<PackSummary> {
         let name = name_in(folder::PACKS, id);
-        if let Some(parts) = self.parts.as_ref().filter(|parts| parts.has(id, 0, size)) {
-            let read = |from: u64, buffer: &mut [u8]| match parts.read_at(id, from, buffer) {
-                true => Ok(()),
-                false => self.storage.read_at(&name, from, buffer),
-            };
-            match self.directory_of(id, size, begins, read) {
-                Err(error) if error.is_damage() => parts.remove(id),
-                read => return read,
+        let is_kept = Cell::new(false);
+        let read = self.directory_of(id, size, begins, |from, buffer| {
+            if self.read_kept_end(id, from, buffer) {
+                is_kept.set(true);
+                return Ok(());
             }
+            self.storage.read_at(&name, from, buffer)?;
+            if let Some(parts) = &self.parts {
+                parts.put_where_room(id, from, buffer);
+            }
+            Ok(())
+        });
+        match read {
+            Err(error) if error.is_damage() && is_kept.get() => self.forget_pack(id),
+            read => return read,
         }
         self.directory_of(id, size, begins, |from, buffer| {
             self.storage.read_at(&name, from, buffer)
         })
+    }
+
+    /// Fills `buffer` with the end of a pack, of either kind, from what this machine has of it. Returns whether it has
+    /// that.
+    fn read_kept_end(&self, id: FileId, from: u64, buffer: &mut [u8]) -> bool {
+        let part = |copies: &Copies| copies.part(folder::PACKS, id, from, buffer.len());
+        if let Some(end) = self.copies.as_ref().and_then(part) {
+            buffer.copy_from_slice(&end);
+            return true;
+        }
+        self.parts.as_ref().is_some_and(|parts| parts.read_at(id, from, buffer))
     }
 
     /// Reads the directory of a pack by a function that fills a buffer with its bytes from an offset on.

@@ -123,8 +123,19 @@ impl Parts {
         read.is_ok()
     }
 
-    /// Keeps bytes of a pack from `start` on, if there is room and no part has them.
+    /// Keeps bytes of a pack from `start` on, if no part has them, in place of what was not used for longest.
     pub(crate) fn put(&self, pack: FileId, start: u64, bytes: &[u8]) {
+        self.put_if(pack, start, bytes, |_, _| true);
+    }
+
+    /// Does the same if nothing has to go for it, and at least half of the room is left for what is put otherwise.
+    pub(crate) fn put_where_room(&self, pack: FileId, start: u64, bytes: &[u8]) {
+        self.put_if(pack, start, bytes, |state, takes| {
+            state.bytes + state.coming + takes <= self.limit / 2 && state.count < PARTS_MAX / 2
+        });
+    }
+
+    fn put_if(&self, pack: FileId, start: u64, bytes: &[u8], has_room: impl FnOnce(&State, u64) -> bool) {
         let part = Part {
             start,
             length: bytes.len() as u64,
@@ -135,7 +146,8 @@ impl Parts {
             let is_wanted = part.length > 0
                 && !state.is_full
                 && state.written + part.takes() <= self.limit
-                && state.find(pack, start, part.length).is_none();
+                && state.find(pack, start, part.length).is_none()
+                && has_room(state, part.takes());
             is_wanted.then(|| {
                 state.written += part.takes();
                 let gone = state.make_room(part.takes(), self.limit);

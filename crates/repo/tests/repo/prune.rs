@@ -224,6 +224,33 @@ fn packs_are_fetched_with_few_requests_before_chunks_are_encoded_anew() {
     );
 }
 
+/// The directories of packs say what depends on what, when a prune plans and when it looks once more, and the trees of
+/// snapshots are read before. Without a cache on this machine, all of it has to be fetched, once.
+#[test]
+fn a_prune_fetches_no_part_of_a_pack_twice() {
+    for forgotten in [0, 6] {
+        let memory = Arc::new(Memory::new());
+        let here = Repository::init(memory.clone(), Some(b"secret"), &small()).unwrap();
+        let folder = Folder::scratch();
+        for (id, _) in revisions(&here, &folder, 9).drain(..forgotten) {
+            here.forget(&[id]).unwrap();
+        }
+        let storage = Arc::new(Reads::of(memory, true));
+        let cache = scratch();
+        let far = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        let summary = far.with_cache(cache.path()).prune(&PruneOptions::default()).unwrap();
+        assert!(summary.packs_written > 0 && summary.packs_deleted > 1, "{summary:?}");
+        let mut read = storage.take();
+        read.sort_by(|(a, at), (b, from)| (a.as_str(), at.start).cmp(&(b.as_str(), from.start)));
+        assert!(read.len() > 9, "{read:?}");
+        for pair in read.windows(2) {
+            let ((name, before), (other, after)) = (&pair[0], &pair[1]);
+            let is_twice = name == other && before.end > after.start;
+            assert!(!is_twice, "{name}: {before:?} and {after:?}");
+        }
+    }
+}
+
 #[test]
 fn a_prune_with_the_least_memory_stores_little_more_than_one_with_much() {
     let pruned = |memory| {

@@ -10,6 +10,7 @@
 //! segment: if there is no room for what is asked for, who asks reads it.
 
 mod edges;
+mod gaps;
 mod rehearse;
 mod segments;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use ibid_format::frame;
 
 use self::edges::{Bases, Edges};
+use self::gaps::Gaps;
 pub(crate) use self::segments::GAP_MAX;
 use self::segments::{Segment, Span};
 use super::cache::FrameCache;
@@ -32,6 +34,8 @@ use crate::layout::{folder, name_in};
 use crate::rehearsal::Reads;
 use crate::threads::{REQUESTS, lock, scope, spawn, wait};
 
+/// Part of the room that is for what came between frames: one in so many bytes.
+const GAPS_SHARE: u64 = 16;
 /// Room for which one base may be found before it is fetched, bytes: so that the lists of them stay small beside it.
 const FOUND_EACH: u64 = 2 << 10;
 
@@ -64,6 +68,8 @@ pub(crate) struct Ahead {
     room: u64,
     /// What is known of bases before the frames that need them are here.
     edges: Mutex<Edges>,
+    /// What came between frames.
+    gaps: Mutex<Gaps>,
     /// What a rehearsal has planned.
     rehearsed: Mutex<Reads>,
 }
@@ -180,11 +186,13 @@ impl Drop for Closing<'_> {
 impl Ahead {
     /// Makes room for so many bytes.
     pub(crate) fn new(room: u64) -> Ahead {
+        let for_gaps = room / GAPS_SHARE;
         Ahead {
             state: Mutex::default(),
             changed: Condvar::new(),
-            room,
+            room: room - for_gaps,
             edges: Mutex::default(),
+            gaps: Mutex::new(Gaps::new(for_gaps)),
             rehearsed: Mutex::default(),
         }
     }
@@ -211,12 +219,22 @@ impl Ahead {
         let state = self.lock();
         spans.retain(|span| !state.frames.contains_key(&span.frame));
         drop(state);
+        self.note_kept(spans.iter_mut());
         for group in self.divide(from, &spans) {
-            let bases = self.bases_of(from, group).found;
+            let mut bases = self.bases_of(from, group).found;
+            self.note_kept(bases.iter_mut().map(|(_, base)| base));
             let mut state = self.lock();
             state.plan(from, group, bases, self.longest());
             drop(state);
             self.changed.notify_all();
+        }
+    }
+
+    /// Notes which frames came between others, so that no request brings them again.
+    fn note_kept<'s>(&self, spans: impl Iterator<Item = &'s mut Span>) {
+        let gaps = lock(&self.gaps);
+        for span in spans {
+            span.is_kept |= gaps.find(span.pack, span.start, span.length.into()).is_some();
         }
     }
 
@@ -336,6 +354,7 @@ impl Ahead {
         if spans.is_empty() {
             return;
         }
+        self.note_kept(spans.iter_mut());
         state.add(segments::join(&spans, self.longest()), true, &HashMap::new());
         self.changed.notify_all();
     }
@@ -359,7 +378,11 @@ impl Ahead {
         state.coming += 1;
         drop(state);
 
-        let opened = read(from, pack, start, length, is_kept).map(|(bytes, is_fetched)| {
+        let read = self.read(from, pack, start, length, is_kept);
+        let opened = read.map(|(bytes, is_fetched)| {
+            if is_fetched {
+                lock(&self.gaps).add(pack, start, &bytes, &frames);
+            }
             let (bytes, plain) = open(from, bytes, &frames);
             Opened {
                 bytes,
@@ -395,6 +418,32 @@ impl Ahead {
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Returns the bytes of a segment, and whether they came from the storage; none if they can't be read.
+    fn read(
+        &self,
+        from: FrameSource<'_>,
+        pack: u32,
+        start: u64,
+        length: u64,
+        is_kept: bool,
+    ) -> Option<(Vec<u8>, bool)> {
+        if is_kept && let Some(bytes) = lock(&self.gaps).find(pack, start, length) {
+            return Some((bytes.to_vec(), false));
+        }
+        let pack = from.loaded.index.pack(pack).id;
+        let mut bytes = vec![0; length as usize];
+        let parts = from.files.parts.as_ref();
+        if is_kept && parts.is_some_and(|parts| parts.read_at(pack, start, &mut bytes)) {
+            return Some((bytes, false));
+        }
+        let name = name_in(folder::PACKS, pack);
+        from.files.storage.read_at(&name, start, &mut bytes).ok()?;
+        if let Some(parts) = parts.filter(|_| from.keeps) {
+            parts.put(pack, start, &bytes);
+        }
+        Some((bytes, true))
     }
 
     /// Puts the plaintext of a frame at the beginning of `out`, if the frame is planned, can be read and opens. Waits
@@ -470,25 +519,6 @@ impl Ahead {
             self.changed.notify_all();
         }
     }
-}
-
-/// Returns the bytes of a segment, and whether they came from the storage; none if they can't be read.
-fn read(from: FrameSource<'_>, pack: u32, start: u64, length: u64, is_kept: bool) -> Option<(Vec<u8>, bool)> {
-    let pack = from.loaded.index.pack(pack).id;
-    let mut bytes = vec![0; length as usize];
-    let parts = from.files.parts.as_ref();
-    if is_kept && parts.is_some_and(|parts| parts.read_at(pack, start, &mut bytes)) {
-        return Some((bytes, false));
-    }
-    let read = from
-        .files
-        .storage
-        .read_at(&name_in(folder::PACKS, pack), start, &mut bytes);
-    read.ok()?;
-    if let Some(parts) = parts.filter(|_| from.keeps) {
-        parts.put(pack, start, &bytes);
-    }
-    Some((bytes, true))
 }
 
 /// Opens the frames of a segment, where they are. Returns where the plaintext of each is.

@@ -18,9 +18,9 @@ pub(super) struct Span {
     pub(super) depth: u8,
     /// Number of the pack in the index.
     pub(super) pack: u32,
-    start: u64,
+    pub(super) start: u64,
     pub(super) length: u32,
-    /// Whether this machine keeps a part of the pack that has the frame.
+    /// Whether it is here already, in a part of the pack that this machine keeps or that came with others.
     pub(super) is_kept: bool,
 }
 
@@ -61,13 +61,12 @@ pub(super) struct Segment {
     pub(super) frames: Vec<(u32, Range<u32>)>,
     /// Whether one of them has bases.
     pub(super) has_deltas: bool,
-    /// Whether this machine keeps the frame, which is one by itself then.
+    /// Whether its frame is here already, and is one by itself then.
     pub(super) is_kept: bool,
 }
 
 /// Divides frames, in the order in which they are needed, into segments in about this order: neighbours in a pack
-/// become one, if it is not longer than `longest`. A frame that this machine keeps takes no request, and is one by
-/// itself.
+/// become one, if it is not longer than `longest`. A frame that is here already takes no request, and is one by itself.
 pub(super) fn join(spans: &[Span], longest: u64) -> Vec<Segment> {
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();
     order.sort_unstable_by_key(|&rank| {

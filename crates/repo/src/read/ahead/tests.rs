@@ -106,6 +106,28 @@ fn neighbours_come_with_one_request_and_every_frame_is_right() {
     assert_empty(ahead(&reader));
 }
 
+#[test]
+fn what_came_between_frames_is_not_fetched_again() {
+    let (storage, repository) = packs(2, 20);
+    let reader = reader(&repository, 1 << 20);
+    let (even, odd): (Vec<u32>, Vec<u32>) = (0..39).partition(|number| number % 2 == 0);
+    fetching(&reader, |ahead| {
+        for frames in [even, odd] {
+            let before = storage.counts().read_at;
+            let is_first = frames[0] == 0;
+            ahead.plan(source(&reader), &frames);
+            let all: Vec<Option<Vec<u8>>> = frames.iter().map(|number| taken(&reader, *number)).collect();
+            // The last frame of the first pack was between none.
+            assert_eq!(storage.counts().read_at - before, if is_first { 2 } else { 1 });
+            for (number, bytes) in frames.iter().zip(all) {
+                assert!(bytes == Some(direct(&reader, *number)), "{number}");
+                ahead.release(*number);
+            }
+        }
+    });
+    assert_empty(ahead(&reader));
+}
+
 /// As by a restore, in which files that come later need a frame of one that was made before.
 #[test]
 fn a_frame_that_is_needed_again_is_not_fetched_again() {
