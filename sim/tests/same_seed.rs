@@ -37,7 +37,8 @@ fn the_same_seed_is_the_same_history() {
 
 #[test]
 fn a_history_is_the_same_over_a_connection_and_in_a_server() {
-    for seed in 0..4 {
+    // In the last one, a prune deletes an index file that is not trusted.
+    for seed in [0, 1, 2, 3, 24] {
         let expected = digest(seed);
         for over in ["connection", "s3"] {
             assert_eq!(digest_of(seed, &["--over", over]), expected, "seed {seed} over {over}");

@@ -9,6 +9,7 @@ use ibid_storage::ErrorKind;
 
 use super::moved::Moved;
 use super::{PruneState, PruneSummary};
+use crate::archives::Kept;
 use crate::layout::{folder, name_in, new_id};
 use crate::listed::Listed;
 use crate::{Error, Repository, Result, similar};
@@ -58,7 +59,7 @@ impl Repository {
     fn sweep_index(&self, state: &PruneState, listed: &Listed, summary: &mut PruneSummary) -> Result<()> {
         let bytes_max = (self.memory / 8).min(24 << 20);
         let (mut group, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let mut present = None;
+        let mut archived = None;
         for (id, size) in listed.ids(&*self.files.storage, folder::INDEX)? {
             self.monitor.check_cancelled()?;
             let file = match self.files.read_index(id) {
@@ -69,7 +70,7 @@ impl Repository {
             };
             let is_believed = self.files.believes_index(id);
             let is_old = !state.trusts(id, file.epoch());
-            if is_old && is_believed && self.list_anew(state, id, &file, &mut present)? {
+            if is_old && is_believed && self.list_anew(state, id, &file, &mut archived)? {
                 summary.files_merged += 1;
                 continue;
             }
@@ -100,24 +101,26 @@ impl Repository {
         Ok(())
     }
 
-    /// Writes an index file anew that is not trusted, if what it lists may be in an archive, where it can't be found by
-    /// its own directory. Returns whether it did: only what has no deltas lacks no bases.
+    /// Writes an index file anew that is not trusted, with the packs in it that are in an archive, where they can't be
+    /// found by their own directories. Returns whether there are any: only what has no deltas lacks no bases.
     fn list_anew(
         &self,
         state: &PruneState,
         id: FileId,
         file: &index_file::Index,
-        present: &mut Option<HashMap<FileId, u64>>,
+        archived: &mut Option<HashMap<FileId, Kept>>,
     ) -> Result<bool> {
-        if self.files.storage.archives().is_none() || file.frames().any(|frame| frame.depth > 0) {
+        if file.frames().any(|frame| frame.depth > 0) {
             return Ok(false);
         }
-        let present = match present {
-            Some(present) => present,
-            None => present.insert(self.files.list(folder::PACKS)?.into_iter().collect()),
+        let archived = match archived {
+            Some(archived) => archived,
+            None => archived.insert(self.archived_packs()?),
         };
-        let is_there =
-            |pack: &index_file::IndexedPack| present.get(&pack.id) == Some(&pack.size) && !state.is_doomed(pack.id);
+        let is_there = |pack: &index_file::IndexedPack| {
+            let size = archived.get(&pack.id).map(|kept| kept.size);
+            size == Some(pack.size) && !state.is_doomed(pack.id)
+        };
         let there: HashSet<FileId> = file.packs().filter(is_there).map(|pack| pack.id).collect();
         if there.is_empty() {
             return Ok(false);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::{Archives, Error, ErrorKind, Name, Operation, Storage};
 
 use super::Random;
 use super::place::Place;
@@ -387,6 +387,11 @@ impl Storage for Seat {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         let state = self.turn(Operation::Delete, Some(name))?;
         self.change(state, Operation::Delete, name, |store| store.delete(name))
+    }
+
+    /// What is archived is told at once, and is no call: a history is the same where there can be archives.
+    fn archives(&self) -> Option<&dyn Archives> {
+        self.turns.store.archives()
     }
 
     fn location(&self) -> String {
