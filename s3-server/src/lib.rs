@@ -145,7 +145,7 @@ impl Server {
         self.objects.expire_after_looks(bucket, key, looks);
     }
 
-    /// Returns how fast an object was asked to be thawed, and for how many days, if it was.
+    /// Returns how fast an object was asked to be thawed, and for how many days, if it was and these have not passed.
     #[must_use]
     pub fn thaw(&self, bucket: &str, key: &str) -> Option<(String, u64)> {
         self.objects.thaw(bucket, key)

@@ -12,9 +12,9 @@ use s3s::dto::{
     ETag, ETagCondition, GetObjectInput, GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput,
     GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListObjectVersionsInput,
     ListObjectVersionsOutput, ListObjectsV2Input, ListObjectsV2Output, Object, ObjectLockConfiguration,
-    ObjectLockEnabled, ObjectLockMode, ObjectStorageClass, ObjectVersion, PutObjectInput, PutObjectOutput,
-    PutObjectRetentionInput, PutObjectRetentionOutput, RestoreObjectInput, RestoreObjectOutput, StorageClass,
-    StreamingBlob, Timestamp,
+    ObjectLockEnabled, ObjectLockMode, ObjectStorageClass, ObjectVersion, ObjectVersionStorageClass, PutObjectInput,
+    PutObjectOutput, PutObjectRetentionInput, PutObjectRetentionOutput, RestoreObjectInput, RestoreObjectOutput,
+    StorageClass, StreamingBlob, Timestamp,
 };
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
@@ -163,8 +163,8 @@ impl Objects {
 
     /// Returns how fast an object was asked to be thawed, and for how many days, if it was.
     pub(crate) fn thaw(&self, bucket: &str, key: &str) -> Option<(String, u64)> {
-        let thaw = self.find(bucket, key)?.thaw?;
-        Some((thaw.tier, thaw.days))
+        let stored = self.find(bucket, key)?;
+        stored.thaw().map(|thaw| (thaw.tier.clone(), thaw.days))
     }
 
     pub(crate) fn locked_until(&self, bucket: &str, key: &str) -> Option<(String, SystemTime)> {
@@ -519,7 +519,8 @@ impl S3 for Objects {
         };
         let mut buckets = self.lock();
         let versions = buckets.get_mut(&(input.bucket.clone(), input.key));
-        if let Some(stored) = versions.and_then(|versions| versions.last_mut()) {
+        let meant = |kept: &&mut Stored| kept.id(&input.bucket) == stored.id(&input.bucket);
+        if let Some(stored) = versions.and_then(|versions| versions.iter_mut().find(meant)) {
             let until =
                 (status == StatusCode::OK).then(|| SystemTime::now() + Duration::from_secs(days * 24 * 60 * 60));
             stored.thaw = Some(Thaw {
@@ -623,6 +624,7 @@ impl S3 for Objects {
                     key: Some((*key).clone()),
                     last_modified: Some(stored.modified.into()),
                     size: Some(length(stored.bytes.len())),
+                    storage_class: stored.class.clone().map(ObjectVersionStorageClass::from),
                     version_id: Some(id),
                     ..ObjectVersion::default()
                 }),

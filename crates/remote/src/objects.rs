@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::found::{Found, compare};
 use crate::judge::status_in_batch;
-use crate::s3::{Bucket, Locking};
+use crate::s3::{Bucket, ListedArchives, Locking};
 use crate::wire::{CALL, Call, Met, Shared};
 use crate::{Address, Prices, Requests, Silence};
 
@@ -57,6 +57,8 @@ pub struct ObjectStorage {
     /// What only S3 has is asked of this.
     pub(crate) bucket: Option<Bucket>,
     pub(crate) locking: Locking,
+    /// What the last list of several folders has said of archives, if nothing was stored in one since.
+    pub(crate) listed_archives: Mutex<Option<ListedArchives>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) address: Address,
     /// The URL of the server, if it is not that of the service.
@@ -124,6 +126,10 @@ impl ObjectStorage {
             Err(error) => Err(self.fail(Operation::List, None, &call, error)),
         });
         some.collect()
+    }
+
+    pub(crate) fn note_archives(&self, listed: Option<ListedArchives>) {
+        *self.listed_archives.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 
     /// Stores an object, in this class of storage.
@@ -374,6 +380,7 @@ impl Storage for ObjectStorage {
     }
 
     fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.note_archives(None);
         self.put_in(self.address.storage_class(), name, parts)
     }
 

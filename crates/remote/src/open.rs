@@ -1,8 +1,8 @@
 //! Reaches the server of an address.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ibid_storage::{Error, ErrorKind, Operation};
@@ -180,6 +180,7 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         single,
         bucket,
         locking: Locking::default(),
+        listed_archives: Mutex::default(),
         shared: connector.shared.clone(),
         address: address.clone(),
         endpoint: address_used.endpoint().map(str::to_owned),

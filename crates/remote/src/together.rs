@@ -1,10 +1,13 @@
 //! Several folders that are listed together: their objects often fit into one page.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use ibid_storage::{Error, Name, Operation, Storage};
 
+use crate::address::is_archive;
+use crate::s3::{Bucket, ListedArchives, ListedObject};
 use crate::{ObjectStorage, Service};
 
 /// Objects of a page, as S3 and Google have them at most. Azure's have more.
@@ -25,6 +28,27 @@ impl ObjectStorage {
         if folders.len() < 2 {
             return Ok(whole);
         }
+        let at = Instant::now();
+        let mut objects = Vec::new();
+        self.each_page_of(folders, &mut whole, &mut |name, size, class| {
+            if is_archive(self.address().service(), class) {
+                objects.push((name.clone(), size, class.to_owned()));
+            }
+            each(name, size);
+        })?;
+        let known = folders.iter().zip(&whole).filter(|(_, whole)| **whole);
+        let folders = known.map(|(folder, _)| (*folder).to_owned()).collect();
+        self.note_archives(Some(ListedArchives { at, folders, objects }));
+        Ok(whole)
+    }
+
+    /// Notes which folders are whole.
+    fn each_page_of(
+        &self,
+        folders: &[&str],
+        whole: &mut [bool],
+        each: &mut dyn FnMut(Name, u64, &str),
+    ) -> Result<(), Error> {
         let within = common_folder(folders);
         let mut behind: Option<String> = None;
         loop {
@@ -32,11 +56,11 @@ impl ObjectStorage {
                 for (whole, folder) in whole.iter_mut().zip(folders) {
                     *whole |= is_behind(folder, behind.as_deref());
                 }
-                return Ok(whole);
+                return Ok(());
             };
             // Some servers list in another order. Then nothing is known of what is not in the page.
             if !page.is_in_order {
-                return Ok(whole);
+                return Ok(());
             }
             for (whole, folder) in whole.iter_mut().zip(folders) {
                 *whole |= is_behind(folder, behind.as_deref()) && end_of(folder) < page.last;
@@ -45,7 +69,7 @@ impl ObjectStorage {
             let has_more = folders.iter().any(|folder| *folder > next.as_str());
             // Azure can't begin a list anywhere.
             if !has_more || self.address().service() == Service::Azure {
-                return Ok(whole);
+                return Ok(());
             }
             behind = Some(next);
         }
@@ -57,8 +81,50 @@ impl ObjectStorage {
         within: &str,
         behind: Option<&str>,
         folders: &[&str],
-        each: &mut dyn FnMut(Name, u64),
+        each: &mut dyn FnMut(Name, u64, &str),
     ) -> Result<Option<Page>, Error> {
+        let (found, is_full) = match &self.bucket {
+            // The library does not tell the class.
+            Some(bucket) => self.s3_page(bucket, within, behind)?,
+            None => self.any_page(within, behind)?,
+        };
+        let mut page = Page {
+            // What comes again would come for ever.
+            last: behind.unwrap_or_default().to_owned(),
+            is_in_order: true,
+        };
+        for ListedObject { key, size, class } in found {
+            page.is_in_order &= page.last < key;
+            if let Ok(name) = Name::new(&key)
+                && folders
+                    .iter()
+                    .any(|folder| name.as_str() == *folder || name.is_in(folder))
+            {
+                each(name, size, &class);
+            }
+            page.last = key;
+        }
+        Ok(is_full.then_some(page))
+    }
+
+    /// Lists a page in S3, with keys below the address. Returns whether there are more.
+    fn s3_page(&self, bucket: &Bucket, within: &str, behind: Option<&str>) -> Result<(Vec<ListedObject>, bool), Error> {
+        let above = self.key_prefix();
+        let prefix = match within {
+            "" => above.clone(),
+            within => format!("{above}{within}/"),
+        };
+        let behind = behind.map(|behind| format!("{above}{behind}"));
+        let (mut found, is_full) = self.objects_behind(bucket, prefix, behind)?;
+        for object in &mut found {
+            object.key = object.key.strip_prefix(&above).unwrap_or_default().to_owned();
+        }
+        found.retain(|object| !object.key.is_empty());
+        Ok((found, is_full))
+    }
+
+    /// Lists a page of any service, without classes.
+    fn any_page(&self, within: &str, behind: Option<&str>) -> Result<(Vec<ListedObject>, bool), Error> {
         let call = Arc::default();
         let prefix = self.path(within);
         let prefix = Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty());
@@ -66,28 +132,20 @@ impl ObjectStorage {
             Some(behind) => self.repeating.list_with_offset(prefix, &self.path(behind)),
             None => self.repeating.list(prefix),
         };
-        let mut page = Page {
-            last: String::new(),
-            is_in_order: true,
-        };
         let found = self.run(&call, stream.take(PAGE).collect::<Vec<_>>());
         let is_full = found.len() == PAGE;
+        let mut objects = Vec::new();
         for found in found {
             let found = found.map_err(|error| self.fail(Operation::List, None, &call, error))?;
-            let Some(key) = self.inside(&found.location) else {
-                continue;
-            };
-            page.is_in_order &= page.last.as_str() < key;
-            key.clone_into(&mut page.last);
-            if let Ok(name) = Name::new(key)
-                && folders
-                    .iter()
-                    .any(|folder| name.as_str() == *folder || name.is_in(folder))
-            {
-                each(name, found.size);
+            if let Some(key) = self.inside(&found.location) {
+                objects.push(ListedObject {
+                    key: key.to_owned(),
+                    size: found.size,
+                    class: String::new(),
+                });
             }
         }
-        Ok(is_full.then_some(page))
+        Ok((objects, is_full))
     }
 }
 

@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ibid_format::FileId;
-use ibid_storage::{ArchiveState, ErrorKind, Name, Thaw};
+use ibid_storage::{ArchiveState, Archives, ErrorKind, Name, Thaw};
 
 use crate::layout::{folder, name_in};
 use crate::rehearsal::Inexact;
-use crate::{Error, Monitor, PackBytes, Repository, Result, Warning, clock};
+use crate::{Error, Monitor, PackBytes, Repository, Result, StorageError, Warning, clock};
 
-/// Packs that are asked for at once whether they are thawed.
-const LOOKED_AT: usize = 16;
 /// What is thawed for no longer than this is asked for again, seconds.
 const SOON: i64 = 24 * 60 * 60;
 /// Looks that may fail one after the other, each after it was tried for minutes.
@@ -55,6 +53,9 @@ impl ArchivedPack {
 }
 
 impl ArchivedPacks {
+    /// The number of packs that a [wait](Repository::wait_until_thawed) asks for each time.
+    pub const LOOKED_AT: usize = 16;
+
     fn those(&self, of: impl Fn(&ArchivedPack) -> bool) -> PackBytes {
         let mut found = PackBytes::default();
         for pack in self.packs.iter().filter(|pack| of(pack)) {
@@ -100,6 +101,12 @@ impl ArchivedPacks {
         self.those(|pack| !pack.is_readable())
     }
 
+    /// Returns the class of each pack that can't be read yet, as the service calls it.
+    pub fn classes_waiting(&self) -> impl Iterator<Item = &str> {
+        let waiting = self.packs.iter().filter(|pack| !pack.is_readable());
+        waiting.map(|pack| pack.class.as_str())
+    }
+
     /// Returns until when all that can be read now can be read, seconds since 1970; `None` if there is no end.
     #[must_use]
     pub fn until(&self) -> Option<i64> {
@@ -121,9 +128,16 @@ impl ArchivedPacks {
 impl Repository {
     /// Returns the packs that are in an archive, thawed or not. Where the storage has no archives, it is not asked.
     pub(crate) fn archived_packs(&self) -> Result<HashMap<FileId, Kept>> {
+        self.archived_by(|archives, each| archives.list_archived(folder::PACKS, each))
+    }
+
+    fn archived_by(
+        &self,
+        list: impl FnOnce(&dyn Archives, &mut dyn FnMut(Name, u64, &str)) -> std::result::Result<(), StorageError>,
+    ) -> Result<HashMap<FileId, Kept>> {
         let mut found = HashMap::new();
         if let Some(archives) = self.files.storage.archives() {
-            archives.list_archived(folder::PACKS, &mut |name, size, class| {
+            list(archives, &mut |name, size, class| {
                 if let Some(id) = FileId::parse(name.last_segment()) {
                     let class = class.to_owned();
                     found.insert(id, Kept { size, class });
@@ -135,7 +149,8 @@ impl Repository {
 
     /// Returns which packs in an archive an operation reads. `rehearse` runs it in a
     /// [rehearsal](Repository::rehearsing), and is called only if there are any. What this machine keeps itself is not
-    /// needed.
+    /// needed. Where the storage has archives, the index is loaded for this, and is used by what follows until
+    /// [`refresh`](Repository::refresh).
     ///
     /// # Errors
     /// Those of the rehearsal, and of the storage.
@@ -155,7 +170,12 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn archived_for(&self, rehearse: impl FnOnce(&Repository) -> Result<()>) -> Result<ArchivedPacks> {
-        let archived = self.archived_packs()?;
+        if self.files.storage.archives().is_none() {
+            return Ok(ArchivedPacks::default());
+        }
+        // The list of packs, which is made then, mostly says what is archived, too.
+        self.loaded()?;
+        let archived = self.archived_by(|archives, each| archives.list_archived_lately(folder::PACKS, each))?;
         if archived.is_empty() {
             return Ok(ArchivedPacks::default());
         }
@@ -227,7 +247,8 @@ impl Repository {
     /// Waits until packs can be read, and asks for that `every` so often: first about those that were asked for first,
     /// and about others once these are thawed. `each` is called after each look. What is no longer being thawed, though
     /// it can't be read, is [asked for](Repository::thaw) again. A storage that does not answer is asked again the next
-    /// time, and the monitor gets a [`Warning::ThawUnknown`].
+    /// time, and the monitor gets a [`Warning::ThawUnknown`]. After a wait, this handle loads the index anew: others
+    /// may have pruned meanwhile.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the monitor was cancelled; errors of the storage, those of a network that is down only
@@ -256,6 +277,7 @@ impl Repository {
             if packs.waiting().packs == 0 {
                 return Ok(());
             }
+            self.refresh();
             let begun = clock::instant();
             while let Some(left) = every.checked_sub(clock::since(begun)).filter(|left| !left.is_zero()) {
                 self.monitor.check_cancelled()?;
@@ -268,7 +290,7 @@ impl Repository {
     fn look_and_ask(&self, packs: &mut ArchivedPacks, thaw: Thaw) -> Result<()> {
         let mut waiting: Vec<usize> = (0..packs.packs.len()).collect();
         waiting.retain(|at| !packs.packs[*at].is_readable());
-        for group in waiting.chunks(LOOKED_AT) {
+        for group in waiting.chunks(ArchivedPacks::LOOKED_AT) {
             self.monitor.check_cancelled()?;
             let mut looked: Vec<ArchivedPack> = group.iter().map(|at| packs.packs[*at].clone()).collect();
             self.look(&mut looked)?;

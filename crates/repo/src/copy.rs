@@ -125,6 +125,7 @@ impl Repository {
     /// Each repository uses its own budget of memory, and the monitor of the destination shows the progress.
     ///
     /// # Errors
+    /// [`Error::Archived`] before anything is stored, if something must be [thawed](Repository::thaw) first.
     /// [`Error::Interrupted`]: snapshots copied so far stay, and the next copy uses what was stored of the one at
     /// hand. Errors of the storage. If a part of a snapshot can't be read, the [outcome](CopyOutcome::Failed) says
     /// so, and the next one is copied.
@@ -140,9 +141,18 @@ impl Repository {
         // Those that can't be read are none that were copied, or to copy.
         let there = self.snapshots_with(|_, _| {})?;
         let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
+        let loaded = self.loaded()?;
+        // Only now, so that what a copy reads comes in the same order whether the storage can have archives or not.
+        if !options.dry_run {
+            self.refuse_archived(|rehearsal| {
+                let to = destination.rehearsing()?;
+                let options = options.clone().dry_run(true);
+                rehearsal.copy_to(&to, snapshots, &options).map(drop)
+            })?;
+        }
         let mut copying = Copying {
             source: self,
-            reader: self.bulk_reader_ahead(&self.loaded()?),
+            reader: self.bulk_reader_ahead(&loaded),
             destination,
             there,
             here,
@@ -283,6 +293,7 @@ impl Copying<'_> {
                     _ => Ok(()),
                 },
             );
+            let visited = visited.and_then(|()| self.visit_lost(info, &mut need));
             copied.insert(info.id);
             match visited {
                 Err(error) if is_of_reading(&error) => from.doubt(Inexact::Damage),
@@ -309,6 +320,48 @@ impl Copying<'_> {
             left -= left.min(full);
         }
         Ok(())
+    }
+
+    /// Visits what files of a snapshot are made of whose copies here have lost something: these are read again, though
+    /// an earlier snapshot has them, too.
+    fn visit_lost(&self, info: &SnapshotInfo, need: &mut dyn FnMut(Item)) -> Result<()> {
+        let here = self.destination.loaded()?;
+        let Some((_, copy)) = self.earlier(info).filter(|_| here.lacks_packs()) else {
+            return Ok(());
+        };
+        let (reader, monitor) = (self.destination.tree_reader()?, &self.destination.monitor);
+        let mut lost = HashSet::new();
+        let has = |item: &Item| match item {
+            Item::Chunk { id, .. } => here.index.contains(id),
+            Item::Hole { .. } => true,
+        };
+        changes(&reader, monitor, None, &copy.snapshot.root, &mut |change| {
+            if let Some(EntryKind::File(content)) = change.new.map(|entry| &entry.kind)
+                && !Items::new(&reader, content).all(|item| item.is_ok_and(|item| has(&item)))
+            {
+                lost.insert(change.path.to_owned());
+            }
+            Ok(())
+        })?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let reader = self.source.tree_reader()?;
+        changes(
+            &reader,
+            monitor,
+            None,
+            &info.snapshot.root,
+            &mut |change| match change.new {
+                Some(TreeEntry {
+                    kind: EntryKind::File(content),
+                    ..
+                }) if lost.contains(change.path) => {
+                    Items::new(&reader, content).try_for_each(|item| item.map(&mut *need))
+                }
+                _ => Ok(()),
+            },
+        )
     }
 
     fn copy_of(&self, source: &SnapshotInfo) -> Option<&SnapshotInfo> {

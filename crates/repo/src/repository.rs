@@ -539,6 +539,12 @@ impl Repository {
         Ok(fresh)
     }
 
+    /// Takes the index that another handle of this repository has loaded, if it has.
+    pub(crate) fn share_loaded(&self, other: &Repository) {
+        let loaded = lock(&other.loaded).clone();
+        *lock(&self.loaded) = loaded;
+    }
+
     /// Loads it anew, from what a pruner has listed after it had read the log.
     pub(crate) fn load_to_read(&self, state: &PruneState, listed: Listed) -> Result<Arc<LoadedIndex>> {
         self.refresh();

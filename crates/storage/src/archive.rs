@@ -102,6 +102,14 @@ pub trait Archives: Send + Sync {
     /// As [`list`](crate::Storage::list).
     fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error>;
 
+    /// Does the same for who only reads: it may answer by a list that this storage has made a moment ago.
+    ///
+    /// # Errors
+    /// As [`list`](crate::Storage::list).
+    fn list_archived_lately(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        self.list_archived(folder, each)
+    }
+
     /// Returns whether these objects can be read now, in this order.
     ///
     /// # Errors

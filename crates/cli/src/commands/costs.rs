@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ibid_remote::{Prices, Requests, ThawPrice, thaw_hours};
 use ibid_repo::{ArchivedPacks, Estimate, Inexact, PackBytes, Rates, Repository};
@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 use super::open::{Context, Opened};
 use super::place::Place;
 use super::watch::Watch;
-use crate::args::CostArgs;
+use crate::args::{CostArgs, ThawArgs};
 use crate::failure::{Failure, Result};
 use crate::print::{self, Verb, money};
 
@@ -49,6 +49,8 @@ pub(crate) struct ThawCost {
     pub(crate) cost: Option<f64>,
     /// How long it takes, as a rule, if that is known.
     pub(crate) hours: Option<f64>,
+    /// How often it is asked at most whether packs are there, if that is known.
+    pub(crate) looks: Option<u64>,
 }
 
 impl ThawCost {
@@ -62,6 +64,7 @@ impl ThawCost {
             is_asked: true,
             cost: Some(0.0),
             hours: None,
+            looks: Some(0),
         }
     }
 }
@@ -176,13 +179,8 @@ impl Costs {
     ///
     /// # Errors
     /// The service does not thaw in that tier.
-    pub(crate) fn thaw(
-        &mut self,
-        opened: &Opened,
-        packs: &ArchivedPacks,
-        thaw: Thaw,
-        is_asked: bool,
-    ) -> Result<Option<ThawCost>> {
+    pub(crate) fn thaw(&mut self, opened: &Opened, packs: &ArchivedPacks, args: &ThawArgs) -> Result<Option<ThawCost>> {
+        let (thaw, is_asked) = (args.how(), args.thaw);
         let (frozen, thawing) = (packs.frozen(), packs.thawing());
         self.thaw = None;
         if frozen.packs + thawing.packs == 0 {
@@ -204,6 +202,9 @@ impl Costs {
                 .and_then(|prices| prices.thaw(&class, of_class.packs, of_class.bytes, thaw));
             cost = cost.zip(price).map(|(sum, price)| sum + price);
         }
+        let takes = packs.classes_waiting().map(|class| thaw_hours(class, thaw.tier()));
+        let looks = takes.reduce(|most, hours| most.zip(hours).map(|(most, hours)| most.max(hours)));
+        let looks = looks.flatten().map(|hours| looks_of(hours, args.poll(), packs));
         self.thaw = Some(ThawCost {
             thaw,
             frozen,
@@ -213,6 +214,7 @@ impl Costs {
             cost,
             // How much of that has passed is not told.
             hours: hours.filter(|_| frozen.packs > 0),
+            looks,
         });
         Ok(self.thaw)
     }
@@ -298,6 +300,10 @@ impl Costs {
                 continue;
             };
             let mut command = with(asked, &estimate);
+            if let Some(thaw) = thaw.filter(|thaw| thaw.is_asked) {
+                command.head += thaw.looks.unwrap_or(0);
+                estimated.inexact.insert(Inexact::Waits);
+            }
             command.thaw += thaw.map_or(0, |thaw| thaw.frozen.packs);
             let network = &context.global.network;
             let mut rates = opened.repository.rates();
@@ -378,6 +384,14 @@ impl Costs {
             places: Arc::new(places.collect()),
         })
     }
+}
+
+/// Returns how often it is asked at most whether packs are there, in a wait of so many hours.
+fn looks_of(hours: f64, poll: Duration, packs: &ArchivedPacks) -> u64 {
+    let times = (hours * 3600.0 / poll.as_secs_f64()).ceil() as u64 + 1;
+    // Each look is about some; then each pack is asked for in the last look, in the plan that follows, and before the
+    // command begins.
+    times * packs.waiting().packs.min(ArchivedPacks::LOOKED_AT as u64) + 3 * packs.all().packs
 }
 
 /// Tells whether a command has cost too much.

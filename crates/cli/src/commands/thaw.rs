@@ -42,18 +42,24 @@ impl Reading<'_> {
         costs: &mut Costs,
         estimate: impl FnOnce(&mut Context, &Costs) -> Result<bool>,
     ) -> Result<Option<f64>> {
-        let packs = match self.thaw.thaw || costs.is_wanted() {
-            true => self.opened.repository.archived_for(self.rehearse)?,
-            false => ArchivedPacks::default(),
+        let repository = &self.opened.repository;
+        let packs = match (costs.is_wanted(), self.thaw.thaw) {
+            // The estimate goes on with the index of this look, so what is wrong with that is said here.
+            (true, _) => self.opened.warning().archived_for(self.rehearse)?,
+            (false, true) => repository.archived_for(self.rehearse)?,
+            (false, false) => ArchivedPacks::default(),
         };
-        costs.thaw(self.opened, &packs, self.thaw.how(), self.thaw.thaw)?;
+        costs.thaw(self.opened, &packs, self.thaw)?;
         if !estimate(context, costs)? {
             return Ok(None);
         }
-        match self.thaw.thaw {
-            true => self.thaw(context, costs, packs),
-            false => Ok(Some(0.0)),
-        }
+        let spent = match self.thaw.thaw {
+            true => self.thaw(context, costs, packs)?,
+            false => Some(0.0),
+        };
+        // The command loads the index by itself: it says what is wrong with it, and has less memory for it in a copy.
+        repository.refresh();
+        Ok(spent)
     }
 
     /// Has packs thawed, and waits until all can be read that the command needs. `packs` are those that it needs as far
@@ -63,7 +69,7 @@ impl Reading<'_> {
         let is_quiet = context.global.quiet || context.out.json;
         let mut spent = 0.0;
         loop {
-            let cost = costs.thaw(opened, &packs, how, true)?;
+            let cost = costs.thaw(opened, &packs, self.thaw)?;
             costs.allow_more(opened, spent)?;
             let watch = Watch::silent(self.verb)?;
             let repository = opened.repository.watched_by(&watch.monitor);

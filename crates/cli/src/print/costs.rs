@@ -46,6 +46,7 @@ pub(super) struct JsonThaw {
     more: bool,
     cost: Option<f64>,
     hours: Option<f64>,
+    looks: Option<u64>,
 }
 
 impl JsonThaw {
@@ -60,6 +61,7 @@ impl JsonThaw {
             more: thaw.more,
             cost: thaw.cost,
             hours: thaw.hours,
+            looks: thaw.looks,
         }
     }
 }
@@ -145,11 +147,14 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
         let currency = server.prices.as_ref().map_or("$", |prices| &prices.currency);
         let what = if thaw.is_asked { "would thaw " } else { "must thaw  " };
         out.line(format!("{what}    {}", thaw_text(thaw, currency)))?;
-        if thaw.is_asked {
-            out.line("               Not counted: what asks while it waits, for at most 16 packs each time (HEAD)")?;
-        } else {
-            out.line("               It does that with --thaw, and can't read them without it")?;
-        }
+        out.line(match thaw.looks {
+            _ if !thaw.is_asked => "               It does that with --thaw, and can't read them without it".to_owned(),
+            Some(looks) => format!(
+                "               It asks whether they are there with {} at most, which are counted below",
+                counted(looks, "request", "requests")
+            ),
+            None => "               Not counted: what asks while it waits, for at most 16 packs each time".to_owned(),
+        })?;
     }
     out.line(format!("would ask      {about}{}", requests_text(&server.command)))?;
     match (server.cost(), &server.prices) {
@@ -271,6 +276,7 @@ fn name(why: Inexact) -> &'static str {
         Inexact::Encodes => "encodes",
         Inexact::Stores => "stores",
         Inexact::Archived => "archived",
+        Inexact::Waits => "waits",
         Inexact::Damage => "damage",
         _ => "other",
     }
@@ -284,6 +290,7 @@ fn reason(why: Inexact) -> &'static str {
         Inexact::Encodes => "chunks are encoded anew, and how small they become is not known before",
         Inexact::Stores => "what is stored depends on what is there, and on how well it compresses",
         Inexact::Archived => "packs with deltas are in an archive, and what these need is known once they are thawed",
+        Inexact::Waits => "the longer it waits, the more often it asks whether packs are thawed: at most this often",
         Inexact::Damage => "something is damaged",
         _ => "it depends on more than is known before",
     }

@@ -1,9 +1,9 @@
 //! Dumps and copies of what is in an archive.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ibid_s3_server::{Fault, Operation};
+use ibid_s3_server::{Fault, Operation, VERSIONED};
 
 use crate::archives::{ARCHIVE, ELSEWHERE, archived, back_up, frozen, start_to_wait};
 use crate::servers::Remote;
@@ -43,12 +43,25 @@ fn asks_for_a_thaw(remote: &Remote, of: &str, command: &[&str]) {
         estimate.contains("would thaw     1 pack (") && estimate.contains("bulk, for 7 days: up to 48 hours, $0.025"),
         "{estimate}"
     );
-    assert!(estimate.contains("Not counted: what asks while it waits"), "{estimate}");
+    // Every 5 minutes for 48 hours, and three times more.
+    assert!(
+        estimate.contains("asks whether they are there with 580 requests at most"),
+        "{estimate}"
+    );
     assert_eq!(estimate.matches("would thaw").count(), 1, "of the source: {estimate}");
     let document = tables.document("estimate", &remote.ok(&priced(&["--estimate", "--json"])));
     assert_eq!(document["of"], of, "{document}");
     assert_eq!(document["servers"][0]["thaw"]["frozen_packs"], 1, "{document}");
     assert_eq!(document["servers"][0]["would_ask"]["thaw"], 1, "{document}");
+    assert_eq!(document["servers"][0]["thaw"]["looks"], 580, "{document}");
+    // The first look is that of the estimate.
+    assert_eq!(document["servers"][0]["would_ask"]["head"], 581, "{document}");
+    assert!(
+        document["inexact"].as_array().unwrap().contains(&"waits".into()),
+        "{document}"
+    );
+    let often = remote.ok(&priced(&["--estimate", "--thaw-poll", "60", "--thaw-tier", "standard"]));
+    assert!(often.contains("with 724 requests at most"), "12 hours: {often}");
 
     let refused = remote.run(&priced(&["--max-cost", "0.02"]));
     assert!(
@@ -157,19 +170,9 @@ fn a_copy_has_thawed_what_the_destination_lacks_and_no_more() {
     let remote = archived();
     assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
     let refused = remote.run(&with(&COPY, &[]));
-    assert_eq!(refused.code, 3, "{refused:?}");
-    for part in [
-        "not copied: ",
-        "is in an archive",
-        "1 pack (",
-        "run it again with --thaw",
-    ] {
-        assert!(refused.err.contains(part), "{part}: {refused:?}");
+    for part in ["a pack that is needed (", "is in an archive", "--thaw", "--estimate"] {
+        assert!(refused.code == 1 && refused.err.contains(part), "{part}: {refused:?}");
     }
-    assert!(
-        refused.out.contains("1 in an archive and NOT copied") && !refused.out.contains("damaged"),
-        "{refused:?}"
-    );
 
     asks_for_a_thaw(&remote, "copy", &COPY);
     remote.server.finish_thaws();
@@ -292,27 +295,143 @@ fn dumps_ask_what_their_estimates_say() {
             ("list", Operation::List),
             ("head", Operation::Head),
         ] {
-            // The estimate lists what is archived, as a dump with --thaw or --max-cost does.
-            let did = did.get(&operation).copied().unwrap_or_default() + u64::from(kind == "list");
+            let did = did.get(&operation).copied().unwrap_or_default();
             assert_eq!(would[kind], did, "{dump:?} {kind}: {estimate} {did:?}");
         }
     }
 }
 
 #[test]
-fn what_is_in_an_archive_in_part_is_copied_in_part() {
+fn what_is_in_an_archive_in_part_is_looked_at_before_anything_is_written() {
+    let remote = Remote::new();
+    remote.init();
+    // So that a dump of both begins with what can be read.
+    remote.home.write("tree/1-warm", noise(20_000_000, 1));
+    remote.ok(&[&["backup", "tree"][..], &ELSEWHERE].concat());
+    remote.home.write("tree/2-cold", noise(200_000, 2));
+    remote.ok(&[&["backup", "tree"][..], &ARCHIVE, &ELSEWHERE].concat());
+    let folder = format!("latest:{}", remote.home.path("tree").display());
+    let dump = ["dump", folder.as_str(), "--archive", "tar"];
+    let refused = remote.run(&with(&dump, &[]));
+    assert!(
+        refused.code == 1 && refused.out.is_empty() && refused.err.contains("a pack that is needed ("),
+        "{} bytes: {}",
+        refused.out.len(),
+        refused.err
+    );
+
+    assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
+    let refused = remote.run(&with(&COPY, &[]));
+    assert!(
+        refused.code == 1 && refused.err.contains("a pack that is needed ("),
+        "{refused:?}"
+    );
+    let there = remote.run_in("other/copy", &["snapshots", "--quiet"]);
+    assert!(there.code == 0 && there.out.is_empty(), "nothing was copied: {there:?}");
+    // What can be read is copied if it is named.
+    let copied = remote.ok(&with(&[&COPY[..], &["latest~1"]].concat(), &[]));
+    assert!(copied.contains("1 snapshot copied"), "{copied}");
+}
+
+#[test]
+fn days_that_end_in_the_middle_of_a_copy_are_said_and_what_to_do() {
+    let remote = archived();
+    assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
+    remote.ok(&with(&COPY, &["--thaw", "--thaw-only"]));
+    remote.server.finish_thaws();
+    remote.server.expire_after_looks("bucket", &frozen(&remote)[0], 1);
+    let partly = remote.run(&with(&COPY, &[]));
+    assert_eq!(partly.code, 3, "{partly:?}");
+    for part in [
+        "not copied: ",
+        "is in an archive",
+        "1 pack (",
+        "run it again with --thaw",
+    ] {
+        assert!(partly.err.contains(part), "{part}: {partly:?}");
+    }
+    assert!(
+        partly.out.contains("1 in an archive and NOT copied") && !partly.out.contains("damaged"),
+        "{partly:?}"
+    );
+}
+
+#[test]
+fn a_copy_has_thawed_what_its_destination_has_lost() {
+    for like in [
+        &[][..],
+        &["--like", "s3://bucket/home", "--like-password-command", "echo secret"],
+    ] {
+        let remote = archived();
+        let init = [&["init", CHEAP[0], CHEAP[1]][..], like].concat();
+        let init = remote.run_in("other/copy", &init);
+        assert_eq!(init.code, 0, "{init:?}");
+        remote.ok(&with(&COPY, &["--thaw", "--thaw-only"]));
+        remote.server.finish_thaws();
+        remote.ok(&with(&COPY, &[]));
+        remote.server.pass(days(30));
+        let mut packs = remote.server.keys("other");
+        packs.retain(|key| key.contains("/packs/") && remote.server.object("other", key).unwrap().len() > 100_000);
+        assert_eq!(packs.len(), 1);
+        remote.server.set("other", &packs[0], None);
+
+        remote.home.write("tree/new", noise(300_000, 77));
+        back_up(&remote);
+        let asked = remote.ok(&with(&COPY, &["--thaw", "--thaw-only"]));
+        assert!(asked.contains("asked for 2 packs"), "{like:?}: {asked}");
+        remote.server.finish_thaws();
+        let copied = remote.run(&with(&COPY, &[]));
+        assert!(copied.out.contains("1 snapshot copied"), "{copied:?}");
+        let restored = remote.run_in("other/copy", &["restore", "latest", "again", "--verify"]);
+        assert_eq!(restored.code, 0, "{restored:?}");
+    }
+}
+
+#[test]
+fn what_was_deleted_from_an_archive_is_thawed_as_it_was() {
+    let remote = Remote::in_bucket(VERSIONED);
+    remote.init();
+    remote.home.write("tree/file", noise(200_000, 1));
+    back_up(&remote);
+    remote.server.pass(days(1));
+    remote
+        .server
+        .keys(VERSIONED)
+        .iter()
+        .for_each(|key| remote.server.set(VERSIONED, key, None));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let before = format!("@{}", now - 12 * 60 * 60);
+    let file = format!("latest:{}", remote.home.path("tree/file").display());
+    let dump = ["dump", file.as_str(), "--as-of", before.as_str()];
+    let refused = remote.run(&dump);
+    assert!(
+        refused.code == 1 && refused.err.contains("a pack that is needed (") && refused.err.contains("--thaw"),
+        "{refused:?}"
+    );
+    let thaw = [&dump[..], &["--thaw", "--thaw-only"]].concat();
+    let asked = remote.ok(&thaw);
+    assert!(asked.contains("asked for 1 pack; 0 of 1 pack"), "{asked}");
+    assert!(remote.ok(&thaw).contains("asked for 0 packs"));
+    remote.server.finish_thaws();
+    assert_eq!(written(&remote, &[&dump[..], &["--thaw"]].concat()), noise(200_000, 1));
+    assert_eq!(written(&remote, &dump), noise(200_000, 1));
+}
+
+#[test]
+fn what_is_archived_is_known_from_the_list_that_is_made_anyway() {
     let remote = Remote::new();
     remote.init();
     remote.home.write("tree/file", noise(200_000, 1));
-    remote.ok(&[&["backup", "tree"][..], &ELSEWHERE].concat());
-    remote.home.write("tree/cold", noise(200_000, 2));
-    remote.ok(&[&["backup", "tree"][..], &ARCHIVE, &ELSEWHERE].concat());
-    assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
-    let partly = remote.run(&with(&COPY, &[]));
-    assert!(
-        partly.code == 3 && partly.out.contains("1 snapshot copied") && partly.out.contains("1 in an archive"),
-        "{partly:?}"
-    );
+    remote.ok(&["backup", "tree"]);
+    let file = format!("latest:{}", remote.home.path("tree/file").display());
+    for command in [&["restore", "latest", "out"][..], &["dump", &file]] {
+        let _ = remote.server.faults().asked();
+        written(&remote, command);
+        let mut asked = remote.server.faults().asked();
+        asked.retain(|operation| *operation == Operation::List);
+        // Of the snapshots, and of the rest.
+        assert_eq!(asked.len(), 2, "{command:?}");
+    }
 }
 
 #[test]
@@ -333,4 +452,40 @@ fn a_wait_goes_on_after_an_outage_of_the_server() {
     faults.always(None);
     assert!(waiting.wait().unwrap().success());
     assert!(remote.home.path("out").exists());
+}
+
+#[test]
+fn what_is_wrong_with_the_index_is_said_also_where_it_is_looked_first_what_is_archived() {
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/file", noise(200_000, 1));
+    remote.ok(&["backup", "tree"]);
+    let mut keys = remote.server.keys("bucket");
+    keys.retain(|key| key.contains("/index/"));
+    remote.server.set("bucket", &keys[0], Some(vec![0; 100]));
+    remote.home.write("prices.toml", PRICES);
+    let restore = [
+        "restore",
+        "latest",
+        "out",
+        "--no-cache",
+        "--overwrite",
+        "always",
+        "--prices",
+        "prices.toml",
+    ];
+    for more in [
+        &[][..],
+        &["--thaw"],
+        &["--estimate"],
+        &["--thaw", "--estimate"],
+        &["--max-cost", "1"],
+    ] {
+        let restore = [&restore[..], more].concat();
+        let restored = remote.run(&restore);
+        assert!(
+            restored.code == 0 && restored.err.contains("index/"),
+            "{more:?}: {restored:?}"
+        );
+    }
 }

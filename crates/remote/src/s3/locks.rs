@@ -97,12 +97,22 @@ impl ObjectStorage {
 
     /// Asks for what is known of an object; `None` if it is not there.
     pub(super) async fn look(&self, bucket: &Bucket, name: &Name) -> Result<Option<Answer>, Error> {
+        self.look_at(bucket, name, None).await
+    }
+
+    /// Asks for what is known of an object, or of one of its versions; `None` if it is not there.
+    pub(super) async fn look_at(
+        &self,
+        bucket: &Bucket,
+        name: &Name,
+        version: Option<&str>,
+    ) -> Result<Option<Answer>, Error> {
         let asked = Asked {
             operation: Operation::Size,
             name: Some(name),
             method: Method::HEAD,
             path: self.path(name.as_str()),
-            query: Vec::new(),
+            query: version.map(|id| ("versionId", Some(id))).into_iter().collect(),
             body: String::new(),
         };
         match self.ask(bucket, asked).await {

@@ -10,7 +10,9 @@ mod versions;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider, Checksum};
 use object_store::{ClientOptions, HeaderMap, RetryConfig};
 
+pub(crate) use archives::ListedArchives;
 pub(crate) use locks::Locking;
+pub(crate) use pages::ListedObject;
 pub use past::PastStorage;
 pub(crate) use request::NO_CAPACITY;
 

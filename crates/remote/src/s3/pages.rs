@@ -20,6 +20,32 @@ struct Page<P> {
     parts: Vec<P>,
 }
 
+/// A part of a list of objects.
+#[derive(Deserialize)]
+pub(super) enum ListPart {
+    Contents(ListEntry),
+    IsTruncated(bool),
+    NextContinuationToken(String),
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct ListEntry {
+    pub(super) key: String,
+    pub(super) size: u64,
+    #[serde(default)]
+    pub(super) storage_class: String,
+}
+
+/// An object of a list.
+pub(crate) struct ListedObject {
+    pub(crate) key: String,
+    pub(crate) size: u64,
+    pub(crate) class: String,
+}
+
 /// Where the next page begins.
 pub(super) struct Next<M> {
     pub(super) is_truncated: bool,
@@ -37,25 +63,59 @@ impl ObjectStorage {
     ) -> Result<(), Error> {
         let mut marker: Option<M> = None;
         loop {
-            let query = query(marker.as_ref());
-            let asked = Asked {
-                operation: Operation::List,
-                name: None,
-                method: Method::GET,
-                path: Path::default(),
-                query: query.iter().map(|(name, value)| (*name, value.as_deref())).collect(),
-                body: String::new(),
-            };
-            let answer = self.run(&Arc::default(), self.ask(bucket, asked))?;
-            let page: Page<P> = quick_xml::de::from_reader(answer.body.as_slice())
-                .map_err(|error| self.wrong_list(&error.to_string()))?;
-            let next = each(page.parts)?;
+            let next = each(self.one_page(bucket, &query(marker.as_ref()))?)?;
             match next.marker {
                 _ if !next.is_truncated => return Ok(()),
                 Some(next) if marker.as_ref() != Some(&next) => marker = Some(next),
                 _ => return Err(self.wrong_list("it says that there is more, and not where that begins")),
             }
         }
+    }
+
+    fn one_page<P: DeserializeOwned>(
+        &self,
+        bucket: &Bucket,
+        query: &[(&'static str, Option<String>)],
+    ) -> Result<Vec<P>, Error> {
+        let asked = Asked {
+            operation: Operation::List,
+            name: None,
+            method: Method::GET,
+            path: Path::default(),
+            query: query.iter().map(|(name, value)| (*name, value.as_deref())).collect(),
+            body: String::new(),
+        };
+        let answer = self.run(&Arc::default(), self.ask(bucket, asked))?;
+        let page: Page<P> =
+            quick_xml::de::from_reader(answer.body.as_slice()).map_err(|error| self.wrong_list(&error.to_string()))?;
+        Ok(page.parts)
+    }
+
+    /// Returns a page of the objects whose keys begin with this, behind a key, and whether there are more.
+    pub(crate) fn objects_behind(
+        &self,
+        bucket: &Bucket,
+        prefix: String,
+        behind: Option<String>,
+    ) -> Result<(Vec<ListedObject>, bool), Error> {
+        let mut query = vec![("list-type", Some("2".to_owned())), ("prefix", Some(prefix))];
+        query.extend(behind.map(|behind| ("start-after", Some(behind))));
+        let (mut objects, mut is_truncated) = (Vec::new(), false);
+        for part in self.one_page(bucket, &query)? {
+            match part {
+                ListPart::Contents(entry) => objects.push(ListedObject {
+                    key: entry.key,
+                    size: entry.size,
+                    class: entry.storage_class,
+                }),
+                ListPart::IsTruncated(more) => is_truncated = more,
+                ListPart::NextContinuationToken(_) | ListPart::Other => {}
+            }
+        }
+        if is_truncated && objects.is_empty() {
+            return Err(self.wrong_list("it says that there is more, and has nothing"));
+        }
+        Ok((objects, is_truncated))
     }
 
     /// Returns the error of a list that is none.
@@ -65,7 +125,7 @@ impl ObjectStorage {
     }
 
     /// Returns what keys of objects below the address begin with.
-    pub(super) fn key_prefix(&self) -> String {
+    pub(crate) fn key_prefix(&self) -> String {
         match self.address().prefix() {
             "" => String::new(),
             prefix => format!("{prefix}/"),

@@ -5,10 +5,11 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-use ibid_storage::{Error, ErrorKind, Name, Operation, Storage};
+use ibid_storage::{ArchiveState, Archives, Error, ErrorKind, Name, Operation, Storage, Thaw};
 
 use super::versions::Version;
-use crate::{ObjectStorage, Requests};
+use crate::address::is_archive;
+use crate::{ObjectStorage, Requests, Service};
 
 /// The objects of a bucket as they were at a time, if it keeps versions. They can be read, and not changed.
 ///
@@ -25,6 +26,8 @@ pub struct PastStorage {
 struct There {
     version: String,
     size: u64,
+    /// The class, if that is an archive.
+    archive: Option<String>,
 }
 
 impl fmt::Debug for PastStorage {
@@ -72,6 +75,7 @@ impl ObjectStorage {
             let there = There {
                 version: version.id,
                 size: version.size,
+                archive: Some(version.class).filter(|class| is_archive(Service::S3, class)),
             };
             (version.name, there)
         });
@@ -100,6 +104,12 @@ impl PastStorage {
     fn there(&self, operation: Operation, name: &Name) -> Result<&There, Error> {
         let there = self.objects.get(name);
         there.ok_or_else(|| Error::new(ErrorKind::NotFound, operation, Some(name), self.location()))
+    }
+
+    /// Returns these objects with the versions that were there. Of one that was not there, no version has this id.
+    fn versions<'a>(&'a self, names: &'a [Name]) -> Vec<(&'a Name, Option<&'a str>)> {
+        let version = |name| self.objects.get(name).map_or("", |there| there.version.as_str());
+        names.iter().map(|name| (name, Some(version(name)))).collect()
     }
 
     fn refuse(&self, operation: Operation, name: &Name) -> Error {
@@ -147,6 +157,11 @@ impl Storage for PastStorage {
         Err(self.refuse(Operation::Delete, name))
     }
 
+    fn archives(&self) -> Option<&dyn Archives> {
+        let is_any = self.objects.values().any(|there| there.archive.is_some());
+        is_any.then_some(self)
+    }
+
     fn tells_absence(&self) -> bool {
         false
     }
@@ -157,5 +172,30 @@ impl Storage for PastStorage {
 
     fn location(&self) -> String {
         format!("{} as it was at {}", self.storage.location(), self.time)
+    }
+}
+
+/// What was archived is thawed as it was: the old version, and no newer one.
+impl Archives for PastStorage {
+    fn class_of_data(&self) -> Option<&str> {
+        None
+    }
+
+    fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        Error::check_folder(folder, || self.location())?;
+        for (name, there) in self.objects.iter().filter(|(name, _)| name.is_in(folder)) {
+            if let Some(class) = &there.archive {
+                each(name.clone(), there.size, class);
+            }
+        }
+        Ok(())
+    }
+
+    fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {
+        self.storage.states_of(&self.versions(names))
+    }
+
+    fn thaw(&self, names: &[Name], thaw: Thaw, each: &(dyn Fn(u64) -> bool + Sync)) -> Result<(), Error> {
+        self.storage.thaw_those(&self.versions(names), thaw, each)
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Version {
     /// When it was stored, seconds since 1970.
     pub(super) modified: i64,
     pub(super) size: u64,
+    /// As the service calls it.
+    pub(super) class: String,
     /// It says that the object was deleted.
     pub(super) is_marker: bool,
 }
@@ -36,6 +38,8 @@ struct Entry {
     last_modified: String,
     #[serde(default)]
     size: u64,
+    #[serde(default)]
+    storage_class: String,
 }
 
 impl ObjectStorage {
@@ -82,6 +86,7 @@ impl ObjectStorage {
                     id: entry.version_id,
                     modified: modified.as_second(),
                     size: entry.size,
+                    class: entry.storage_class,
                     is_marker,
                 });
             }

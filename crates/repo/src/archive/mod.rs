@@ -101,6 +101,7 @@ impl Repository {
         mut out: impl Write,
     ) -> Result<ArchiveSummary> {
         let at = at.into();
+        self.refuse_archived(|rehearsal| rehearsal.plan_archive(at.clone()))?;
         let written = self.write_archive(&at, format, &mut out);
         let summary = self.counting_archived(written, |rehearsal| rehearsal.plan_archive(at))?;
         out.flush().map_err(failed_write)?;

@@ -210,7 +210,7 @@ impl LoadedIndex {
     }
 
     /// Returns whether packs are missing.
-    pub(super) fn lacks_packs(&self) -> bool {
+    pub(crate) fn lacks_packs(&self) -> bool {
         !self.missing.is_empty() || !self.archived.is_empty() || self.damaged.iter().any(DamagedFile::is_pack)
     }
 

@@ -66,6 +66,8 @@ pub enum Inexact {
     Stores,
     /// Packs with deltas are in an archive: what these are encoded against is known once they are thawed.
     Archived,
+    /// It waits until packs are thawed, and asks now and then whether they are.
+    Waits,
     /// Something is damaged, or another command has changed the repository meanwhile.
     Damage,
 }
@@ -117,7 +119,9 @@ impl Repository {
             rehearsal: Some(rehearsal.clone()),
             ..Files::new(rehearsal, self.files.keys.clone())
         };
-        Ok(self.with_files(files, cache))
+        let rehearsing = self.with_files(files, cache);
+        rehearsing.share_loaded(self);
+        Ok(rehearsing)
     }
 
     /// Returns what the storage was not asked so far, in a [rehearsal](Repository::rehearsing). Elsewhere it is

@@ -398,6 +398,15 @@ impl Locks for Rehearsal {
 }
 
 impl Rehearsal {
+    /// Passes on what is archived and was not changed.
+    fn unchanged(&self, each: &mut dyn FnMut(Name, u64, &str)) -> impl FnMut(Name, u64, &str) {
+        |name, size, class| {
+            if !self.changes().contains_key(&name) {
+                each(name, size, class);
+            }
+        }
+    }
+
     fn inner_archives(&self) -> Result<&dyn Archives, Error> {
         let none = || Error::new(ErrorKind::Unsupported, Operation::Open, None, self.location());
         self.inner.archives().ok_or_else(none)
@@ -411,11 +420,12 @@ impl Archives for Rehearsal {
     }
 
     fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
-        self.inner_archives()?.list_archived(folder, &mut |name, size, class| {
-            if !self.changes().contains_key(&name) {
-                each(name, size, class);
-            }
-        })
+        self.inner_archives()?.list_archived(folder, &mut self.unchanged(each))
+    }
+
+    fn list_archived_lately(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        self.inner_archives()?
+            .list_archived_lately(folder, &mut self.unchanged(each))
     }
 
     fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {

@@ -141,6 +141,7 @@ impl Repository {
         let at = at.into();
         let reader = self.tree_reader()?;
         let content = self.file_content(&reader, &at)?;
+        self.refuse_archived(|rehearsal| rehearsal.plan_dump(at.clone(), range.clone()))?;
         let loaded = self.loaded()?;
         let data = self.bulk_reader_ahead(&loaded);
         let mut buffer = Vec::new();

@@ -249,6 +249,16 @@ impl WriterStorage {
             .expect("`archives` has looked whether there are any")
     }
 
+    /// Passes on what is archived of the writer's own files.
+    fn own_archived(&self, each: &mut dyn FnMut(Name, u64, &str)) -> impl FnMut(Name, u64, &str) {
+        |name, size, class| {
+            let own = name.as_str().strip_prefix(&self.prefix);
+            if let Some(own) = own.and_then(|own| Name::new(own).ok()) {
+                each(own, size.saturating_sub(HEADER as u64), class);
+            }
+        }
+    }
+
     fn stored_names(&self, names: &[Name]) -> Vec<Name> {
         names.iter().map(|name| self.stored_name(name)).collect()
     }
@@ -263,12 +273,13 @@ impl Archives for WriterStorage {
     fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
         let folder = format!("{}{folder}", self.prefix);
         self.all_archives()
-            .list_archived(folder.trim_end_matches('/'), &mut |name, size, class| {
-                let own = name.as_str().strip_prefix(&self.prefix);
-                if let Some(own) = own.and_then(|own| Name::new(own).ok()) {
-                    each(own, size.saturating_sub(HEADER as u64), class);
-                }
-            })
+            .list_archived(folder.trim_end_matches('/'), &mut self.own_archived(each))
+    }
+
+    fn list_archived_lately(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error> {
+        let folder = format!("{}{folder}", self.prefix);
+        self.all_archives()
+            .list_archived_lately(folder.trim_end_matches('/'), &mut self.own_archived(each))
     }
 
     fn states(&self, names: &[Name]) -> Result<Vec<ArchiveState>, Error> {

@@ -1,17 +1,23 @@
-//! A wait for packs of an archive outlives a storage that does not answer.
+//! A wait for packs of an archive outlives a storage that does not answer, and what others do meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ibid_repo::{ArchivedPacks, Error, Monitor, Repository, Result, Warning};
+use ibid_repo::{
+    ArchivedPacks, CopyOptions, CopyOutcome, Error, Limit, Monitor, PruneOptions, Repository, Result, Warning,
+};
 use ibid_storage::{ArchiveState, Archives, ErrorKind, Memory, Name, Operation, Storage, Thaw, ThawTier};
 
 use crate::support::hooked::{Hooked, Hooks};
 use crate::support::{Folder, backup, noise, quick};
 
 /// Memory whose packs are all in an archive, and that answers as it is told.
+#[derive(Default)]
 struct Cold {
     inner: Memory,
+    /// Whether nothing is in the archive.
+    warm: AtomicBool,
     /// The answers to the next looks, the last of them first, and then that it is thawed.
     looks: Mutex<Vec<std::result::Result<ArchiveState, ErrorKind>>>,
     /// The next requests to thaw that fail.
@@ -49,7 +55,10 @@ impl Archives for Cold {
         folder: &str,
         each: &mut dyn FnMut(Name, u64, &str),
     ) -> std::result::Result<(), ibid_storage::Error> {
-        self.inner.list(folder, &mut |name, size| each(name, size, "COLD"))
+        match self.warm.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.inner.list(folder, &mut |name, size| each(name, size, "COLD")),
+        }
     }
 
     fn states(&self, names: &[Name]) -> std::result::Result<Vec<ArchiveState>, ibid_storage::Error> {
@@ -83,10 +92,8 @@ fn wait(
     refused: u32,
 ) -> (Arc<Hooked<Cold>>, Vec<String>, Result<ArchivedPacks>) {
     let storage = Arc::new(Hooked(Cold {
-        inner: Memory::new(),
-        looks: Mutex::default(),
         refused: Mutex::new(refused),
-        asked: Mutex::default(),
+        ..Cold::default()
     }));
     let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
     let folder = Folder::new();
@@ -160,4 +167,191 @@ fn what_does_not_pass_ends_a_wait_at_once() {
         other => panic!("{other:?}"),
     }
     assert_eq!(warned, Vec::<String>::new());
+}
+
+#[test]
+fn what_a_prune_has_moved_during_a_wait_is_asked_for_where_it_is_then() {
+    let storage = Arc::new(Hooked(Cold::default()));
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let folder = Folder::new();
+    folder.write("kept", &noise(1, 100_000));
+    folder.write("forgotten", &noise(2, 100_000));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("forgotten")).unwrap();
+    backup(&repository, folder.path());
+    let latest = repository.snapshots().unwrap().pop().unwrap();
+    let file = folder.path().join("kept");
+    let rehearse = |rehearsal: &Repository| rehearsal.plan_dump(latest.at(&file), 0..u64::MAX);
+    // First of the rehearsal, then of the wait.
+    *storage.looks.lock().unwrap() = vec![THAWING; 2];
+    let mut packs = repository.archived_for(rehearse).unwrap();
+    assert_eq!(packs.waiting().packs, 1);
+
+    let other = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let thaw = Thaw::new(1, ThawTier::Bulk).unwrap();
+    let mut looks = 0;
+    let waited = repository.wait_until_thawed(&mut packs, thaw, Duration::from_millis(1), |_| {
+        looks += 1;
+        if looks == 1 {
+            storage.warm.store(true, Ordering::Relaxed);
+            other.forget(&[first]).unwrap();
+            let all = PruneOptions::default().max_unused(Limit::Bytes(0));
+            assert!(
+                other
+                    .prune(&all.patience(Duration::ZERO))
+                    .unwrap()
+                    .estimate
+                    .packs_deleted
+                    > 0
+            );
+            storage.warm.store(false, Ordering::Relaxed);
+        }
+    });
+    waited.unwrap();
+    assert_eq!(looks, 2);
+    *storage.looks.lock().unwrap() = vec![Ok(ArchiveState::Frozen)];
+    let packs = repository.archived_for(rehearse).unwrap();
+    assert_eq!(packs.frozen().packs, 1, "that to which the prune has moved it");
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    HasNoArchives,
+    NothingIsArchived,
+    /// All packs are, and are thawed.
+    AllIsThawed,
+}
+
+/// Memory that notes what it is asked.
+struct Noted {
+    inner: Memory,
+    side: &'static str,
+    kind: Kind,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl Noted {
+    fn note(&self, call: &str, place: &str) {
+        // Names of files are random.
+        let folder = place.split('/').next().unwrap_or_default();
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("{call} {folder} of the {}", self.side));
+    }
+}
+
+impl Hooks for Noted {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> std::result::Result<(), ibid_storage::Error> {
+        self.note("put", name.as_str());
+        self.inner.put(name, parts)
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> std::result::Result<Vec<u8>, ibid_storage::Error> {
+        self.note("get", name.as_str());
+        self.inner.get(name, limit)
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), ibid_storage::Error> {
+        self.note("read", name.as_str());
+        self.inner.read_at(name, offset, buffer)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> std::result::Result<(), ibid_storage::Error> {
+        self.note("list", folder);
+        self.inner.list(folder, each)
+    }
+
+    fn archives(&self) -> Option<&dyn Archives> {
+        (self.kind != Kind::HasNoArchives).then_some(self)
+    }
+}
+
+impl Archives for Noted {
+    fn class_of_data(&self) -> Option<&str> {
+        None
+    }
+
+    fn list_archived(
+        &self,
+        folder: &str,
+        each: &mut dyn FnMut(Name, u64, &str),
+    ) -> std::result::Result<(), ibid_storage::Error> {
+        match self.kind {
+            Kind::AllIsThawed => self.inner.list(folder, &mut |name, size| each(name, size, "COLD")),
+            _ => Ok(()),
+        }
+    }
+
+    fn states(&self, names: &[Name]) -> std::result::Result<Vec<ArchiveState>, ibid_storage::Error> {
+        Ok(vec![ArchiveState::Readable(None); names.len()])
+    }
+
+    fn thaw(
+        &self,
+        _: &[Name],
+        _: Thaw,
+        _: &(dyn Fn(u64) -> bool + Sync),
+    ) -> std::result::Result<(), ibid_storage::Error> {
+        panic!("nothing has to be thawed")
+    }
+}
+
+/// Returns what a copy of two snapshots asks of both storages, in this order: until it begins its first session, and
+/// from then on.
+fn asked_by_a_copy(kind: Kind) -> (Vec<String>, Vec<String>) {
+    let calls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let made = |side, kind| {
+        let storage = Arc::new(Hooked(Noted {
+            inner: Memory::new(),
+            side,
+            kind,
+            calls: calls.clone(),
+        }));
+        Repository::init(storage, Some(b"secret"), &quick()).unwrap()
+    };
+    let (source, destination) = (made("source", kind), made("destination", Kind::HasNoArchives));
+    let folder = Folder::new();
+    for number in 0..2 {
+        folder.write("file", &noise(number, 10_000));
+        backup(&source, folder.path());
+    }
+    let snapshots = source.snapshots().unwrap();
+    calls.lock().unwrap().clear();
+    let copied = source
+        .copy_to(&destination, &snapshots, &CopyOptions::default())
+        .unwrap();
+    for one in copied.snapshots {
+        assert!(matches!(one.outcome, CopyOutcome::Copied(_)), "{one:?}");
+    }
+    let mut before = std::mem::take(&mut *calls.lock().unwrap());
+    let first_put = before.iter().position(|call| call.starts_with("put "));
+    let since = before.split_off(first_put.expect("its session"));
+    assert_eq!(since[0], "put sessions of the destination");
+    (before, since)
+}
+
+#[test]
+fn a_copy_asks_the_same_before_its_session_where_there_can_be_archives() {
+    let (expected, _) = asked_by_a_copy(Kind::HasNoArchives);
+    assert!(
+        expected.contains(&"list index of the source".to_owned()),
+        "{expected:?}"
+    );
+    let (asked, _) = asked_by_a_copy(Kind::NothingIsArchived);
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn what_a_copy_has_seen_of_its_destination_when_it_looked_what_is_archived_it_reads_again_in_its_session() {
+    let (before, since) = asked_by_a_copy(Kind::AllIsThawed);
+    for folder in ["prune", "index", "packs"] {
+        let list = format!("list {folder} of the destination");
+        assert!(before.contains(&list), "{list}: {before:?}");
+        assert!(since.contains(&list), "{list}: {since:?}");
+    }
 }
