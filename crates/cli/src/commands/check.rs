@@ -40,7 +40,8 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     let report = result.map_err(Failure::if_interrupted("a check changes nothing"));
     let report = report.map_err(|failure| Meter::explain(&meter, failure))?;
     costs::remember_rates(&opened, started);
-    print::check(&mut context.out, opened.about, &report, read)?;
+    let as_of = context.as_of.is_some();
+    print::check(&mut context.out, opened.about, &report, read, as_of)?;
     Ok(if report.is_clean() {
         Outcome::Done
     } else {

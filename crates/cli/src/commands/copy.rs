@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
+use ibid_repo::{ArchivedPacks, CopyOptions, CopyOutcome, Error, MEMORY_MIN, Repository, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
@@ -74,12 +74,19 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         .watched_by(&watch.monitor);
     let summary = from.copy_to(&to, &chosen, &options);
     watch.finish();
+    if matches!(summary, Err(Error::Archived { .. })) && chosen.len() > 1 {
+        print::names_to_copy();
+    }
     let left = "copies that were complete stay, and the next copy goes on from there";
     let summary = summary.map_err(Failure::if_interrupted(left));
     let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;
     for opened in [&source, &destination] {
         costs::remember_rates(opened, begun);
     }
+    let must_be_thawed = match args.dry_run {
+        true => source.repository.archived_for(rehearse)?,
+        false => ArchivedPacks::default(),
+    };
     print::copied(
         &mut context.out,
         source.about,
@@ -87,6 +94,7 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         &summary,
         args.dry_run,
     )?;
+    print::must_be_thawed(must_be_thawed.waiting());
     let failures = summary.snapshots.iter().filter_map(|one| match &one.outcome {
         CopyOutcome::Failed(error) => Some(error),
         _ => None,

@@ -47,7 +47,7 @@ struct JsonCheck<'a> {
 }
 
 /// Prints the result of a check, with the seed if it chose a share of the packs.
-pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, read: ReadData) -> Result<()> {
+pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, read: ReadData, as_of: bool) -> Result<()> {
     let seed = match read {
         ReadData::Share { seed, .. } => Some(seed),
         _ => None,
@@ -96,19 +96,22 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, read: Rea
         "checked {snapshots} and {}, {how}",
         counted(report.packs, "pack", "packs")
     ))?;
-    let not_read = match read {
-        ReadData::No => [
-            "not looked into: it is there, in its size",
-            "not looked into: they are there, in their size",
-        ],
-        _ => [
-            "not thawed and not read: it is there, in its size. `ibid restore latest DEST --thaw --thaw-only` asks for \
-             what the latest snapshot needs",
-            "not thawed and not read: they are there, in their size. `ibid restore latest DEST --thaw --thaw-only` \
-             asks for what the latest snapshot needs",
-        ],
+    let restore = match as_of {
+        true => "`ibid restore latest DEST --thaw --thaw-only` with the same --as-of",
+        false => "`ibid restore latest DEST --thaw --thaw-only`",
     };
-    archived(out, report.archived, not_read)?;
+    let (what, how) = match read {
+        ReadData::No => ("not looked into", String::new()),
+        _ => (
+            "not thawed and not read",
+            format!(". {restore} asks for what the latest snapshot needs"),
+        ),
+    };
+    let not_read = [
+        format!("{what}: it is there, in its size{how}"),
+        format!("{what}: they are there, in their size{how}"),
+    ];
+    archived(out, report.archived, not_read.each_ref().map(String::as_str))?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
         out.line(format!("{packs} in no index file; the next backup lists them"))?;

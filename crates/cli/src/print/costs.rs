@@ -180,8 +180,13 @@ fn text(out: &mut Out, server: &OfServer, about: bool, named: bool) -> Result<()
     let moved = server.command.sent_bytes.max(server.command.received_bytes);
     match server.seconds {
         Some(seconds) if server.rates.sent + server.rates.received > 0 => out.line(format!(
-            "would take     about {} at the rates of earlier commands",
-            duration((seconds * 1000.0) as u64)
+            "would take     about {} at the rates of earlier commands{}",
+            duration((seconds * 1000.0) as u64),
+            if server.thaw.is_some() {
+                ", once all is thawed"
+            } else {
+                ""
+            }
         ))?,
         Some(_) => out.line("would take     seconds: little is moved")?,
         None => out.line(format!(

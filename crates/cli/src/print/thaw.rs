@@ -59,6 +59,22 @@ pub(crate) fn still_archived(packs: PackBytes, with: &str) {
     }
 }
 
+/// Says after a dry run how much must be thawed first, if that is anything.
+pub(crate) fn must_be_thawed(packs: PackBytes) {
+    if packs.packs > 0 {
+        line(&format!(
+            "{} ({}) must be thawed before: --thaw --estimate says what that costs",
+            counted(packs.packs, "pack", "packs"),
+            size(packs.bytes)
+        ));
+    }
+}
+
+/// Says how to copy those of several snapshots that can be read.
+pub(crate) fn names_to_copy() {
+    line("snapshots that can be read are copied if they are named: a dry run of one says whether it can");
+}
+
 /// Prints what was asked for, if the command ends with that.
 pub(crate) fn thaw_asked(
     out: &mut Out,

@@ -56,6 +56,11 @@ fn a_restore_of_what_is_archived_writes_nothing_and_says_how_much_must_be_thawed
     for part in ["a pack that is needed", "--thaw", "--estimate"] {
         assert!(refused.err.contains(part), "{part}: {refused:?}");
     }
+    let previewed = remote.run(&restore(&["--dry-run"]));
+    assert!(
+        previewed.code == 0 && previewed.err.contains("1 pack (") && previewed.err.contains("must be thawed before"),
+        "{previewed:?}"
+    );
     assert!(!is_there(&remote, "out"), "nothing was written");
     assert_eq!(remote.server.thaw("bucket", &frozen(&remote)[0]), None);
 }

@@ -322,13 +322,20 @@ fn what_is_in_an_archive_in_part_is_looked_at_before_anything_is_written() {
 
     assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
     let refused = remote.run(&with(&COPY, &[]));
-    assert!(
-        refused.code == 1 && refused.err.contains("a pack that is needed ("),
-        "{refused:?}"
-    );
+    for part in ["a pack that is needed (", "copied if they are named"] {
+        assert!(refused.code == 1 && refused.err.contains(part), "{part}: {refused:?}");
+    }
     let there = remote.run_in("other/copy", &["snapshots", "--quiet"]);
     assert!(there.code == 0 && there.out.is_empty(), "nothing was copied: {there:?}");
-    // What can be read is copied if it is named.
+    // What can be read is copied if it is named, and a dry run says whether it can.
+    for (snapshot, must_be_thawed) in [("latest", true), ("latest~1", false)] {
+        let previewed = remote.run(&with(&[&COPY[..], &[snapshot, "--dry-run"]].concat(), &[]));
+        assert_eq!(
+            (previewed.code, previewed.err.contains("1 pack (")),
+            (0, must_be_thawed),
+            "{snapshot}: {previewed:?}"
+        );
+    }
     let copied = remote.ok(&with(&[&COPY[..], &["latest~1"]].concat(), &[]));
     assert!(copied.contains("1 snapshot copied"), "{copied}");
 }
@@ -407,6 +414,11 @@ fn what_was_deleted_from_an_archive_is_thawed_as_it_was() {
     assert!(
         refused.code == 1 && refused.err.contains("a pack that is needed (") && refused.err.contains("--thaw"),
         "{refused:?}"
+    );
+    let checked = remote.ok(&["check", "--read-data", "--as-of", &before]);
+    assert!(
+        checked.contains("not thawed") && checked.contains("with the same --as-of"),
+        "{checked}"
     );
     let thaw = [&dump[..], &["--thaw", "--thaw-only"]].concat();
     let asked = remote.ok(&thaw);
