@@ -2,11 +2,12 @@
 
 use ibid_format::FileId;
 use ibid_format::slot::{self, Slot};
+use ibid_storage::ErrorKind;
 
 use super::checking::Checking;
 use crate::layout::{config_copy_name, folder, name_in};
 use crate::repair::copy_differs;
-use crate::{Result, similar};
+use crate::{Error, Result, similar};
 
 impl Checking<'_> {
     /// Compares the copy of the config with the config, which has opened the repository.
@@ -42,6 +43,8 @@ impl Checking<'_> {
                         self.fault(name, error);
                     }
                 }
+                // It was removed.
+                Err(error) if self.is_gone(folder::KEYS, id, &error)? => {}
                 Err(error) => self.fault(name, error.problem()),
             }
         }
@@ -55,6 +58,8 @@ impl Checking<'_> {
             self.monitor.check_cancelled()?;
             match similar::read(&self.repository.files, id) {
                 Ok(_) => {}
+                // A prune has made few of many, or another process has deleted it for its damage.
+                Err(error) if self.is_gone(folder::SKETCHES, id, &error)? => {}
                 Err(error) if error.is_fault() => {
                     let problem = error.problem();
                     let advice = "no data is lost: the next backups make its sketches again";
@@ -65,6 +70,17 @@ impl Checking<'_> {
             }
         }
         Ok(damaged)
+    }
+
+    /// Returns whether a file that was listed can't be read because another process has deleted it meanwhile.
+    fn is_gone(&self, folder: &str, id: FileId, error: &Error) -> Result<bool> {
+        match error {
+            Error::Storage(error) if error.kind() == ErrorKind::NotFound => {
+                let there = self.repository.files.list(folder)?;
+                Ok(there.iter().all(|(other, _)| *other != id))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Returns whether a slot is this repository's, whatever its header says. If not, an `init`

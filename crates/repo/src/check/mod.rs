@@ -13,7 +13,7 @@ mod unfinished;
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use checking::Checking;
 use ibid_format::FileId;
@@ -21,11 +21,38 @@ use ibid_storage::{ArchiveState, Name};
 pub use report::{AFFECTED_MAX, Affected, CheckReport, FAULTS_MAX, Fault, PackBytes, ReadData, Unfinished};
 
 use crate::index::Run;
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, list_ids, name_in};
+use crate::prune::PruneState;
 use crate::similar::SketchRun;
 use crate::{Repository, Result};
 
+/// How often a check looks, if prunes go on meanwhile.
+const LOOKS: u32 = 5;
+
+/// What a check has looked at, in case that it has to look again.
+#[derive(Default)]
+struct Seen {
+    looks: u32,
+    /// Entry of the log of prunes that it went by.
+    entry: u64,
+    snapshots: Vec<FileId>,
+    /// Packs that were read as a whole, and in which there is no fault.
+    intact: HashSet<FileId>,
+    bytes_read: u64,
+}
+
 impl Repository {
+    /// Returns whether a prune may have deleted what a check has looked for: the log has gone on, or a snapshot has
+    /// gone, whose data could go before the log was read.
+    fn pruned_since(&self, seen: &Seen) -> Result<bool> {
+        if PruneState::read(&self.files)?.number != seen.entry {
+            return Ok(true);
+        }
+        let listed = list_ids(self.files.storage.as_ref(), folder::SNAPSHOTS)?;
+        let there: HashSet<FileId> = listed.into_iter().map(|(id, _)| id).collect();
+        Ok(seen.snapshots.iter().any(|id| !there.contains(id)))
+    }
+
     /// Returns the packs in an archive, without those that are thawed if these are to be `read`.
     fn packs_not_read(&self, read: bool) -> Result<HashSet<FileId>> {
         let mut archived: Vec<FileId> = self.archived_packs()?.into_keys().collect();
@@ -38,21 +65,35 @@ impl Repository {
         Ok(archived.into_iter().collect())
     }
 
-    /// Checks the repository.
+    /// Checks the repository. If there are faults and a prune has gone on meanwhile, it looks again, without the
+    /// data that it has read: what the prune has deleted is no fault.
     ///
     /// # Errors
     /// Errors that prevent the check itself: unreachable storage, lack of memory, cancellation.
     /// Faults of the repository are in the report.
     pub fn check(&self, read: ReadData) -> Result<CheckReport> {
+        self.read_from_copies();
+        let mut seen = Seen::default();
+        loop {
+            let report = self.check_once(read, &mut seen)?;
+            if report.is_clean() || seen.looks == LOOKS || !self.pruned_since(&seen)? {
+                return Ok(report);
+            }
+        }
+    }
+
+    fn check_once(&self, read: ReadData, seen: &mut Seen) -> Result<CheckReport> {
         // A cache would hide damage of the files that it stands for.
         let uncached = self.without_cache();
-        self.read_from_copies();
         // List snapshots before the index: a snapshot's data is stored before the snapshot itself,
         // so a backup that ends meanwhile raises no false alarm.
         let mut unreadable = Vec::new();
         let mut voids = 0;
         let snapshots = uncached.snapshots_and_voids(|id, error| unreadable.push((id, error)), &mut voids)?;
         let loaded = uncached.loaded()?;
+        seen.looks += 1;
+        seen.entry = loaded.state.number;
+        seen.snapshots = snapshots.iter().map(|info| info.id).collect();
         let archived = uncached.packs_not_read(read != ReadData::No)?;
         let checking = Checking {
             archived,
@@ -61,7 +102,7 @@ impl Repository {
             reader: uncached.bulk_reader_ahead(&loaded),
             monitor: &self.monitor,
             scratch: uncached.scratch(),
-            bytes_read: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(seen.bytes_read),
             faults: Mutex::default(),
             notes: Mutex::default(),
             damage: Mutex::default(),
@@ -95,8 +136,9 @@ impl Repository {
                            it is known once it is thawed";
             checking.note(name_in(folder::PACKS, id), problem);
         }
-        checking.packs(read, &mut report)?;
+        let chosen = checking.packs(read, &seen.intact, &mut report)?;
         let mut lacking_bases = checking.causes()?;
+        checking.whole(&chosen, &mut seen.intact);
         report.snapshots = snapshots.len() as u64;
         report.unfinished = checking.unfinished(voids)?;
         let mut lost = checking.trees(&snapshots, &mut report)?;
@@ -106,7 +148,16 @@ impl Repository {
         }
         checking.orphans(&lost, &mut lacking_bases, &mut report.unfinished)?;
         report.unneeded = checking.missing(&lost, &mut lacking_bases)?;
+        seen.bytes_read = checking.bytes_read.load(Ordering::Relaxed);
         let faults = checking.faults.into_inner().expect("no holder of this lock panics");
+        match faults.total == faults.listed.len() as u64 {
+            true => faults.listed.iter().for_each(|fault| {
+                let id = fault.object.rsplit('/').next().and_then(FileId::parse);
+                id.map(|id| seen.intact.remove(&id));
+            }),
+            // Which packs the others are in is not known.
+            false => seen.intact.clear(),
+        }
         report.faults = faults.listed;
         report.faults_total = faults.total;
         report.notes = checking.notes.into_inner().expect("no holder of this lock panics");

@@ -1,5 +1,6 @@
 //! Checks every pack's directory against the index, and selects the packs to read completely.
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,8 +16,14 @@ use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
 impl Checking<'_> {
-    /// Checks the directories of all packs against the index, and all bytes of selected packs.
-    pub(super) fn packs(&self, read: ReadData, report: &mut CheckReport) -> Result<()> {
+    /// Checks the directories of all packs against the index, and all bytes of selected packs but those that were
+    /// read before and are `intact`. Returns whether it has read each, by number.
+    pub(super) fn packs(
+        &self,
+        read: ReadData,
+        intact: &HashSet<FileId>,
+        report: &mut CheckReport,
+    ) -> Result<Vec<bool>> {
         let packs: Vec<(u32, Pack)> = self.loaded.index.packs().collect();
         let counters = &self.monitor.counters;
         let mut chosen = choose(&packs, self.loaded.index.pack_count(), read);
@@ -25,12 +32,16 @@ impl Checking<'_> {
             report.archived.packs += 1;
             report.archived.bytes += pack.size;
         }
-        let total = packs
+        for (number, _) in packs.iter().filter(|(_, pack)| intact.contains(&pack.id)) {
+            report.packs_read += u64::from(std::mem::take(&mut chosen[*number as usize]));
+        }
+        let total: u64 = packs
             .iter()
             .filter(|(number, _)| chosen[*number as usize])
             .map(|(_, pack)| pack.size)
             .sum();
-        counters.bytes_total.store(total, Ordering::Relaxed);
+        let before = self.bytes_read.load(Ordering::Relaxed);
+        counters.bytes_total.store(before + total, Ordering::Relaxed);
         counters.totals_final.store(true, Ordering::Relaxed);
         let reads = chosen.contains(&true);
         let frames = if reads { self.loaded.index.stored_frames() } else { 0 };
@@ -58,10 +69,23 @@ impl Checking<'_> {
             self.frames(plan, &chosen)?;
         }
         report.packs = packs.len() as u64;
-        report.packs_read = chosen.iter().filter(|chosen| **chosen).count() as u64;
+        report.packs_read += chosen.iter().filter(|chosen| **chosen).count() as u64;
         report.bytes_read = self.bytes_read.load(Ordering::Relaxed);
         report.pack_bytes = packs.iter().map(|(_, pack)| pack.size).sum();
-        Ok(())
+        Ok(chosen)
+    }
+
+    /// Adds the packs that were read and whose frames can all be decoded.
+    pub(super) fn whole(&self, chosen: &[bool], whole: &mut HashSet<FileId>) {
+        let index = &self.loaded.index;
+        let damage = self.damage();
+        let bad = damage.frames.iter().chain(damage.dependents.iter());
+        let bad: HashSet<u32> = bad.map(|frame| index.frame(frame).pack).collect();
+        let read = index.packs().filter(|(number, _)| chosen[*number as usize]);
+        whole.extend(
+            read.filter(|(number, _)| !bad.contains(number))
+                .map(|(_, pack)| pack.id),
+        );
     }
 
     /// Checks a pack's directory, and its first bytes if it is to be read.

@@ -4,12 +4,14 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use ibid_repo::{BackupOptions, ReadData, Repository, Stream};
+use ibid_format::FileId;
+use ibid_repo::{BackupOptions, CheckReport, Limit, PruneOptions, ReadData, Repository, Stream};
 use ibid_storage::fault::{FaultDisk, Flaky, ObjectFault};
 use ibid_storage::{Error, ErrorKind, Local, Memory, Name, Operation, Storage};
 
 use crate::support;
 use crate::support::crash::{PLACE, restores};
+use crate::support::damage::{Image, image, storage};
 use crate::support::hooked::{Hooked, Hooks};
 use crate::support::{Contents, Folder, Random, contents, noise, options, quick};
 
@@ -229,6 +231,124 @@ fn a_backup_between_any_two_steps_of_a_check_or_of_a_backup_is_no_trouble() {
         all_are_intact(&repository, &[(id, 2)], &trees, &format!("step {step}"));
     }
     assert!(meddled > 5, "{meddled}");
+}
+
+/// Storage that calls a function before the n-th call that reads or lists.
+struct Preceded {
+    inner: Arc<Memory>,
+    left: AtomicI64,
+    meddle: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Preceded {
+    fn count(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            (self.meddle)();
+        }
+    }
+}
+
+impl Hooks for Preceded {
+    fn inner(&self) -> &dyn Storage {
+        self.inner.as_ref()
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        self.count();
+        self.inner.get(name, limit)
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.count();
+        self.inner.read_at(name, offset, buffer)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
+        self.count();
+        self.inner.list(folder, each)
+    }
+
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, Error> {
+        self.count();
+        self.inner.list_together(folders, each)
+    }
+}
+
+/// Checks the repository in `image` once for each call that a check makes, with a prune before this call, and passes
+/// on what it finds.
+fn check_around_prunes(image: &Image, forgotten: FileId, each: impl Fn(i64, CheckReport)) {
+    for step in 0.. {
+        let copy = storage(image);
+        let place = Arc::new(Hooked(Preceded {
+            inner: copy.clone(),
+            left: AtomicI64::new(i64::MAX),
+            meddle: Box::new(move || {
+                let repository = Repository::open(copy.clone(), Some(b"secret")).unwrap();
+                repository.forget(&[forgotten]).unwrap();
+                let options = PruneOptions::default().max_unused(Limit::Bytes(0));
+                let summary = repository.prune(&options).unwrap();
+                assert!(summary.packs_deleted > 0, "{summary:?}");
+            }),
+        }));
+        let repository = Repository::open(place.clone(), Some(b"secret")).unwrap();
+        place.left.store(step, Ordering::Relaxed);
+        let report = repository.check(ReadData::All).unwrap();
+        if place.left.load(Ordering::Relaxed) >= 0 {
+            assert!(step > 20, "{step}");
+            return;
+        }
+        each(step, report);
+    }
+}
+
+#[test]
+fn a_prune_between_any_two_steps_of_a_check_is_no_fault_and_has_nothing_read_twice() {
+    let memory = Arc::new(Memory::new());
+    init(memory.clone());
+    let folder = Folder::scratch();
+    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
+    folder.write("gone", &noise(1, 300_000));
+    let forgotten = support::backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("gone")).unwrap();
+    folder.write("stays", &noise(2, 3_000_000));
+    support::backup(&repository, folder.path());
+    let whole = repository.check(ReadData::All).unwrap();
+    check_around_prunes(&image(memory.as_ref()), forgotten, |step, report| {
+        assert!(report.is_clean(), "step {step}: {report:?}");
+        assert_eq!(report.packs_read, report.packs, "step {step}");
+        // Beside what is there, only what the prune has moved is read: lists of folders.
+        assert!(
+            report.bytes_read < whole.bytes_read + 100_000,
+            "step {step}: {report:?}"
+        );
+    });
+}
+
+#[test]
+fn a_check_finds_damage_beside_a_prune() {
+    let memory = Arc::new(Memory::new());
+    init(memory.clone());
+    let folder = Folder::scratch();
+    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
+    folder.write("gone", &noise(1, 300_000));
+    let forgotten = support::backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("gone")).unwrap();
+    let old = image(memory.as_ref());
+    folder.write("stays", &noise(2, 500_000));
+    support::backup(&repository, folder.path());
+    let mut image = image(memory.as_ref());
+    let is_new = |name: &&Name| name.is_in("packs") && !old.contains_key(*name);
+    let pack = image
+        .keys()
+        .filter(is_new)
+        .max_by_key(|name| image[*name].len())
+        .unwrap()
+        .clone();
+    image.get_mut(&pack).unwrap()[200_000] ^= 1;
+    check_around_prunes(&image, forgotten, |step, report| {
+        let named = report.faults.iter().any(|fault| fault.object == pack.as_str());
+        assert!(named && report.affected_total == 1, "step {step}: {report:?}");
+    });
 }
 
 #[test]
