@@ -494,6 +494,6 @@ impl Reading<'_> {
 /// Returns the place of a base for a frame of this depth. The base must be in a frame of smaller
 /// depth.
 pub(crate) fn find_base(loaded: &LoadedIndex, base: ChunkPrefix, depth: u8) -> Option<Place> {
-    let (_, place) = loaded.index.find(base)?;
+    let (_, place) = loaded.index.find_for(base, depth)?;
     (loaded.index.frame(place.frame).depth < depth).then_some(place)
 }

@@ -76,6 +76,9 @@ struct Added {
     packs: Array<Pack>,
 }
 
+/// How well a place serves: not stored yet, too deep, doubted, and its depth. The least is the best.
+type Rank = (bool, bool, bool, u8);
+
 impl Index {
     /// Returns an index of these runs.
     pub(super) fn new(scratch: Scratch, runs: Vec<Arc<Run>>) -> Index {
@@ -508,7 +511,7 @@ impl Index {
         let memory = [self.memory.get(id), self.again.get(id)].into_iter().flatten();
         let copies = self.copies(id.prefix()).into_iter();
         let copies = copies.filter(|(other, _)| other == id).map(|(_, place)| place);
-        let best = self.best((short, short), memory.chain(copies), hidden);
+        let best = self.best((short, short), memory.chain(copies), hidden, None);
         best.map(|(_, place)| place)
     }
 
@@ -519,6 +522,16 @@ impl Index {
 
     /// Returns a known chunk whose id begins with this prefix, if any.
     pub(crate) fn find(&self, prefix: ChunkPrefix) -> Option<(ShortId, Place)> {
+        self.find_ranked(prefix, None)
+    }
+
+    /// Does the same for a frame of this depth that is encoded against the chunk: a place that is less deep comes
+    /// before those that can't serve it, also if it is [doubted](Index::doubt). There may be none.
+    pub(crate) fn find_for(&self, prefix: ChunkPrefix, depth: u8) -> Option<(ShortId, Place)> {
+        self.find_ranked(prefix, Some(depth))
+    }
+
+    fn find_ranked(&self, prefix: ChunkPrefix, below: Option<u8>) -> Option<(ShortId, Place)> {
         let range = ShortId::range_of(prefix);
         let again = match self.hidden.is_empty() {
             true => None,
@@ -531,9 +544,9 @@ impl Index {
             // Readers take the copies of one chunk only.
             known.retain(|(id, _)| *id == first.0);
             let places = known.into_iter().map(|(_, place)| place);
-            return self.best((first.0, first.0), places, &NumberSet::default());
+            return self.best((first.0, first.0), places, &NumberSet::default(), below);
         }
-        self.best(range, std::iter::empty(), &NumberSet::default())
+        self.best(range, std::iter::empty(), &NumberSet::default(), below)
     }
 
     fn copies(&self, prefix: ChunkPrefix) -> Vec<(ChunkId, Place)> {
@@ -545,16 +558,20 @@ impl Index {
     }
 
     /// Returns the place in the stored frame of smallest depth, or else in one that is not stored yet, among those
-    /// given (all of the first id in the range, if any) and those in runs. Passes over the frames in `hidden`.
+    /// given (all of the first id in the range, if any) and those in runs. Passes over the frames in `hidden`. Those
+    /// that are less deep than `below` come first.
     fn best(
         &self,
         range: (ShortId, ShortId),
         known: impl Iterator<Item = Place>,
         hidden: &NumberSet,
+        below: Option<u8>,
     ) -> Option<(ShortId, Place)> {
-        let mut best: Option<(ShortId, Place, (bool, bool, u8))> = None;
+        let mut best: Option<(ShortId, Place, Rank)> = None;
         let mut meet = |id: ShortId, place: Place, frame: Frame| {
-            let rank = (!frame.is_stored(), self.doubted.contains(place.frame), frame.depth);
+            let is_too_deep = below.is_some_and(|below| frame.depth >= below);
+            let is_doubted = self.doubted.contains(place.frame);
+            let rank = (!frame.is_stored(), is_too_deep, is_doubted, frame.depth);
             let is_better = best.is_none_or(|(other, _, least)| id < other || id == other && rank < least);
             if is_better && self.is_usable(place) && !hidden.contains(place.frame) {
                 best = Some((id, place, rank));

@@ -258,17 +258,57 @@ mod tests {
 
     use super::*;
     use crate::InitOptions;
+    use crate::index::{NumberSet, View};
     use crate::layout::{folder, name_in, new_id};
     use crate::testing::put_pack;
 
     /// Stores a pack with a chunk, encoded against `base` if there is one, and an index file that lists it.
     fn pack(repository: &Repository, storage: &dyn Storage, chunk: &[u8], base: Option<&[u8]>) -> FileId {
+        pack_of_depth(repository, storage, chunk, base, base.is_some().into())
+    }
+
+    /// Does the same, in a frame of this depth.
+    fn pack_of_depth(
+        repository: &Repository,
+        storage: &dyn Storage,
+        chunk: &[u8],
+        base: Option<&[u8]>,
+        depth: u8,
+    ) -> FileId {
         let against: Vec<_> = base.into_iter().map(<[u8]>::to_vec).collect();
-        let summary = put_pack(storage, repository, &[(chunk.to_vec(), against)], base.is_some().into());
+        let summary = put_pack(storage, repository, &[(chunk.to_vec(), against)], depth);
         let (id, index) = (summary.id, new_id());
         let listed = ibid_format::index::encode(&repository.files.keys, index, 0, &[summary]).unwrap();
         storage.put(&name_in(folder::INDEX, index), &[&listed]).unwrap();
         id
+    }
+
+    /// The keepers' copy of a base is lost, and the writer has stored the base again. What keepers made of that is a
+    /// delta against a chunk that needs the base: it can't take the place of the whole one.
+    #[test]
+    fn what_a_writer_has_signed_stays_if_only_that_is_less_deep_than_what_needs_it() {
+        let (base, delta) = (&b"a base of deltas"[..], &b"one delta of a base"[..]);
+        for is_whole in [false, true] {
+            let storage = Arc::new(Memory::new());
+            let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
+            let load = || LoadedIndex::load(&repository, View::Reader).unwrap();
+            pack(&repository, &*storage, delta, Some(base));
+            match is_whole {
+                true => pack(&repository, &*storage, base, None),
+                false => pack_of_depth(&repository, &*storage, base, Some(delta), 2),
+            };
+            let kept = load();
+            let of_writer = pack(&repository, &*storage, base, None);
+            let mut all = load();
+            let mut doubted = NumberSet::default();
+            for frame in all.index.frames_of(all.index.find_pack(of_writer).unwrap()) {
+                doubted.insert(frame);
+            }
+            all.index.doubt(doubted);
+            let needed = repository.still_needed(&all, &kept, &[], None, &[of_writer]);
+            let stays = needed.unwrap().0.contains(&of_writer);
+            assert_eq!(stays, !is_whole);
+        }
     }
 
     #[test]

@@ -231,10 +231,11 @@ impl ChunkReader<'_> {
     /// whatever frames contain.
     fn locate(&self, of: u32, piece: &Piece) -> Result<(ShortId, Place)> {
         let index = &self.loaded.index;
-        let Some((id, place)) = index.find(piece.base) else {
+        let depth = index.frame(of).depth;
+        let Some((id, place)) = index.find_for(piece.base, depth) else {
             return Err(self.unreadable(of, piece.base, BaseFault::Missing));
         };
-        let (depth, found) = (index.frame(of).depth, index.frame(place.frame).depth);
+        let found = index.frame(place.frame).depth;
         if found >= depth {
             return Err(self.unreadable(of, piece.base, BaseFault::TooDeep { depth, found }));
         }

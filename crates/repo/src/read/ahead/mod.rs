@@ -545,6 +545,7 @@ fn open(
 fn bases(from: FrameSource<'_>, opened: &Opened, frames: &[(u32, Range<u32>)]) -> Vec<(u32, Span)> {
     let mut all = Vec::new();
     for (number, _) in frames {
+        let depth = from.loaded.index.frame(*number).depth;
         let pieces = opened
             .plain
             .get(number)
@@ -552,11 +553,10 @@ fn bases(from: FrameSource<'_>, opened: &Opened, frames: &[(u32, Range<u32>)]) -
         let mut needed: Vec<u32> = pieces
             .unwrap_or_default()
             .iter()
-            .filter_map(|piece| Some(from.loaded.index.find(piece.base)?.1.frame))
+            .filter_map(|piece| Some(from.loaded.index.find_for(piece.base, depth)?.1.frame))
             .collect();
         needed.sort_unstable();
         needed.dedup();
-        let depth = from.loaded.index.frame(*number).depth;
         let spans = needed
             .into_iter()
             .filter(|base| !from.has(*base))
