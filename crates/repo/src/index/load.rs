@@ -232,6 +232,9 @@ impl LoadedIndex {
         if !may_lack || !self.index.has_deltas() {
             return Ok(());
         }
+        if scratch.files.keys.is_write_only() {
+            return self.lose_what_may_lack_bases(scratch);
+        }
         // The bases of all other frames stay where they are.
         let mut dependencies = Dependencies::read(scratch, self, None, monitor)?;
         let mut lost = NumberSet::default();

@@ -8,6 +8,7 @@
 //! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
+//! | What may a writer take for stored after a loss? | [`of_writer`] |
 //! | How do new packs get into index files, and these stay few? | [`unlisted`], [`merge`] |
 //! | Which frames need which? | [`dependencies`], [`number_set`] |
 //! | Which ids has an operation met? | [`id_map`] |
@@ -24,6 +25,7 @@ mod lookup;
 mod memory;
 mod merge;
 mod number_set;
+mod of_writer;
 mod run;
 mod stored;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use ibid_format::{FileId, FileKind};
 use ibid_repo::{Error, Limit, Monitor, PruneOptions, PruneSummary, ReadData, Repository, RestoreOptions, Warning};
 use ibid_storage::{Memory, Name, Storage};
 
+use crate::support::damage::storage;
 use crate::support::hooked::{Hooked, Hooks};
 use crate::support::{backup, noise, quick, scratch};
 use crate::writers::{Scene, plant, restores};
@@ -249,6 +250,53 @@ fn a_chunk_whose_only_copy_is_false_keeps_its_pack_which_is_named() {
     restores(&laptop(&scene), &scene.folder);
     prune(&scene);
     assert!(self::signers(&scene, "packs").iter().all(|signer| *signer == 2));
+}
+
+/// The writer still has all bytes of its last snapshot. It can't read which deltas need what was lost.
+#[test]
+fn whichever_pack_of_a_keeper_is_lost_the_next_backup_of_a_writer_is_whole_and_stays_so() {
+    let scene = Scene::new();
+    versions(&scene, || {
+        scene.back_up();
+        prune(&scene);
+    });
+    let (mut packs, mut healed) = (0, 0);
+    for lost in scene.names(&scene.laptop, "packs") {
+        let storage = storage(&scene.image());
+        storage.delete(&lost).unwrap();
+        let laptop = || {
+            let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+            repository.writer("laptop").unwrap()
+        };
+        let back_up = || {
+            let writer = Repository::open_as_writer(storage.clone(), &scene.laptop).unwrap();
+            let summary = backup(&writer, scene.folder.path());
+            restores(&laptop(), &scene.folder);
+            summary
+        };
+        packs += 1;
+        healed += u64::from(back_up().healed_chunks > 0);
+        // But for the times of folders on the way there.
+        assert!(back_up().counters.new_bytes < 1000, "{lost}: all is stored by now");
+        // Trees of the others may be lost.
+        let mut old = Vec::new();
+        laptop()
+            .snapshots_with(|id, _| old.push(id))
+            .unwrap()
+            .iter()
+            .for_each(|info| old.push(info.id));
+        let latest = laptop().snapshot("latest").unwrap().id;
+        old.retain(|id| *id != latest);
+        laptop().forget(&old).unwrap();
+        for _ in 0..3 {
+            laptop().prune(&thorough()).unwrap();
+            restores(&laptop(), &scene.folder);
+            back_up();
+        }
+        let report = laptop().check(ReadData::All).unwrap();
+        assert!(report.affected.is_empty(), "{lost}: {report:?}");
+    }
+    assert!(packs > 5 && healed > 1, "{packs} {healed}");
 }
 
 #[test]
