@@ -85,7 +85,7 @@ fn two_processes(context: &Context, storage: &dyn Storage) -> Result<Option<Stri
     let mut other = other
         .arg("--repo")
         .arg(repo)
-        .args(["storage", "test", "--second", &tag])
+        .args(["--quiet", "storage", "test", "--second", &tag])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

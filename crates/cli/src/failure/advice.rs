@@ -22,6 +22,8 @@ use crate::allocator::{address_limit, memory};
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
 const THAW: &str = "With --thaw, `ibid restore`, `ibid dump` and `ibid copy` have the service thaw what they need, \
                     which takes hours; with --estimate, they say what that costs.";
+/// S3's answer to a signature for another region than that of the bucket.
+const WRONG_REGION: &str = "AuthorizationHeaderMalformed";
 const SEE_WHAT_DEPENDS: &str = "Run `ibid check --read-data` to see what depends on it.";
 
 type Advice = Option<Cow<'static, str>>;
@@ -250,6 +252,17 @@ fn on_storage(error: &StorageError) -> &'static str {
 fn on_server(error: &StorageError) -> &'static str {
     match error.kind() {
         ErrorKind::Io if error.operation() == Operation::Open => "Check the options, then run the command again.",
+        // By the names that services have for it. Nothing says that what was there before is not lost.
+        ErrorKind::Io
+            if ["NoSuchBucket", "ContainerNotFound"]
+                .iter()
+                .any(|code| error.found().contains(code)) =>
+        {
+            "Check the address and --endpoint. If there is no such bucket yet, make it with the tools of the service."
+        }
+        ErrorKind::Io if error.found().starts_with("the server answers 3") || error.found().contains(WRONG_REGION) => {
+            "Check --region, AWS_REGION and --endpoint: the bucket is elsewhere."
+        }
         ErrorKind::Archived => THAW,
         ErrorKind::NotFound => "Check the address, and run `ibid check`.",
         ErrorKind::Unsupported if error.operation() == Operation::Thaw => "Choose another --thaw-tier.",

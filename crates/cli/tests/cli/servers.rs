@@ -142,7 +142,13 @@ fn everything_works_with_a_server() {
     let ran = remote.run(&to);
     assert!(ran.code == 0 && ran.err.contains("requests: "), "{ran:?}");
     assert_eq!(remote.run_in("other/copy", &["check", "--read-data"]).code, 0);
-    assert_eq!(remote.ok(&["storage", "test"]).matches(" ok").count(), 6);
+    let tested = remote.run(&["storage", "test"]);
+    assert_eq!(tested.out.matches(" ok").count(), 6, "{tested:?}");
+    assert_eq!(
+        tested.err.matches(" requests: ").count(),
+        1,
+        "of both processes: {tested:?}"
+    );
 }
 
 #[test]
@@ -218,7 +224,10 @@ fn what_is_wrong_with_a_server_is_said_in_one_line_with_what_to_do() {
     };
     said(
         remote.run_in("absent/home", &["snapshots"]),
-        &["the server answers 404, NoSuchBucket", "Check the address"],
+        &[
+            "the server answers 404, NoSuchBucket",
+            "If there is no such bucket yet, make it",
+        ],
     );
     let mut command = remote.home.ibid(["snapshots"]);
     command
@@ -239,6 +248,11 @@ fn what_is_wrong_with_a_server_is_said_in_one_line_with_what_to_do() {
     said(
         remote.run(&["backup", "tree"]),
         &["ExpiredToken", "Check the credentials"],
+    );
+    remote.server.faults().always(Some(Fault::Refuse(301)));
+    said(
+        remote.run(&["snapshots"]),
+        &["the server answers 301", "Check --region, AWS_REGION and --endpoint"],
     );
     remote.server.faults().always(None);
     said(
