@@ -21,8 +21,8 @@ use crate::engine::{EngineError, Table};
 const LONG_BYTES: u64 = 16 << 20;
 /// The log is long once to repeat it takes as long as so many changes of neighbours, a few microseconds each.
 const LONG_EFFORT: u64 = 5_000;
-/// How many times as long it takes to repeat a change far from the one before: in a large store, each is in pages of its
-/// own.
+/// How many times as long it takes to repeat a change far from the one before: in a large store, each is in pages of
+/// its own.
 const FAR: u64 = 3;
 /// Keys that differ only in so many bytes at their end are neighbours, mostly on one page.
 const NEAR_BYTES: usize = 2;

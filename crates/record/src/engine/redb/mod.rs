@@ -106,7 +106,8 @@ pub struct Redb {
 
 impl Redb {
     /// Sets from how many bytes of commits on redb's file is synced and the log begins anew. With more, less is written
-    /// twice, and opening after a crash takes longer. Default: 16 MiB, or 5000 changes in any case, 1667 of random keys.
+    /// twice, and opening after a crash takes longer. Default: 16 MiB, or in any case 5000 changes of neighbours and
+    /// 1667 of random keys.
     #[must_use]
     pub fn with_log_bytes(self, bytes: u64) -> Self {
         self.lock_journal().log.set_long(bytes);
