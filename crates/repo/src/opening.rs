@@ -205,7 +205,38 @@ pub(crate) fn without_config(storage: &dyn Storage) -> Result<Error> {
 }
 
 pub(crate) fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {
-    config::header(bytes).or_else(|source| Err(damaged_config(storage, source)?))
+    config::header(bytes).or_else(|source| Err(damaged_config(storage, fault_of(storage, bytes, source)?)?))
+}
+
+/// Returns why a config can't be parsed. One of another version was written by a newer program, unless the copy of the
+/// config differs from it in nothing else: then the number of the version is damaged.
+fn fault_of(storage: &dyn Storage, bytes: &[u8], source: ibid_format::Error) -> Result<ibid_format::Error> {
+    let ibid_format::Error::Version { kind, .. } = source else {
+        return Ok(source);
+    };
+    let copy = match storage.get(&config_copy_name(), config::LIMIT) {
+        Ok(copy) => copy,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::TooLarge | ErrorKind::NotAnObject
+            ) =>
+        {
+            return Ok(source);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (Some((found, rest)), Some((_, same))) = (bytes.split_first_chunk(), copy.split_first_chunk::<8>()) else {
+        return Ok(source);
+    };
+    let is_damaged = rest == same && config::header(&copy).is_ok();
+    Ok(match is_damaged {
+        true => ibid_format::Error::Magic {
+            expected: kind,
+            found: *found,
+        },
+        false => source,
+    })
 }
 
 /// Classifies an unreadable config: damaged if our keys or snapshots are beside it, else another
