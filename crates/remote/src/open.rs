@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ibid_storage::{Error, ErrorKind, Operation};
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
-use object_store::azure::MicrosoftAzureBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
 
@@ -119,6 +119,10 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         address_used = address_used.or_region(Some(&region));
     }
 
+    if address.service() == Service::Azure && !names_account(&MicrosoftAzureBuilder::from_env()) {
+        let why = "no account is named: expected AZURE_STORAGE_ACCOUNT_NAME, with a key or token (docs/remote.md)";
+        return Err(fail(ErrorKind::PermissionDenied, why.to_owned()));
+    }
     let as_built = |error: object_store::Error| fail(ErrorKind::Unsupported, innermost(&error));
     let bucket = match address.service() {
         Service::S3 => {
@@ -224,4 +228,10 @@ fn certificates(file: &Path) -> Result<Vec<reqwest::Certificate>, String> {
         true => Err(read(&"there are none (expected PEM)")),
         false => Ok(found),
     }
+}
+
+/// Whether a container is in an account, or in an emulator, which has one of its own.
+fn names_account(builder: &MicrosoftAzureBuilder) -> bool {
+    let has = |key| builder.get_config_value(&key).is_some_and(|value| value != "false");
+    has(AzureConfigKey::AccountName) || has(AzureConfigKey::UseEmulator)
 }

@@ -244,6 +244,12 @@ fn what_is_wrong_with_a_server_is_said_in_one_line_with_what_to_do() {
         run(&mut command),
         &["no credentials were found", "Check the credentials"],
     );
+    let mut command = remote.home.ibid(["snapshots"]);
+    command.env("IBID_REPO", "az://container/home");
+    said(
+        run(&mut command),
+        &["expected AZURE_STORAGE_ACCOUNT_NAME", "Check the credentials"],
+    );
     remote.server.faults().always(Some(Fault::Refuse(400)));
     said(
         remote.run(&["backup", "tree"]),
