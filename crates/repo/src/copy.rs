@@ -7,7 +7,7 @@
 //! A copy is told by the id of the [first](ibid_format::snapshot::Snapshot::original) of the snapshots it was made
 //! from. What the last copied snapshot of the same machine and paths shares with the next is not read again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
@@ -105,7 +105,7 @@ pub enum CopyOutcome {
     WouldBeCopied,
     /// This snapshot of the destination is a copy of it already, or it is one of that.
     IsThere(FileId),
-    /// It was not copied, because a part of it can't be read.
+    /// It was not copied, because a part of it can't be read, or must be [thawed](Repository::thaw) first.
     Failed(Error),
 }
 
@@ -125,7 +125,8 @@ impl Repository {
     /// Each repository uses its own budget of memory, and the monitor of the destination shows the progress.
     ///
     /// # Errors
-    /// [`Error::Archived`] before anything is stored, if something must be [thawed](Repository::thaw) first.
+    /// [`Error::Archived`] before anything is stored, if something of all these snapshots must be
+    /// [thawed](Repository::thaw) first. If it is only some of them, these are the outcome that failed.
     /// [`Error::Interrupted`]: snapshots copied so far stay, and the next copy uses what was stored of the one at
     /// hand. Errors of the storage. If a part of a snapshot can't be read, the [outcome](CopyOutcome::Failed) says
     /// so, and the next one is copied.
@@ -143,13 +144,10 @@ impl Repository {
         let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
         let loaded = self.loaded()?;
         // Only now, so that what a copy reads comes in the same order whether the storage can have archives or not.
-        if !options.dry_run {
-            self.refuse_archived(|rehearsal| {
-                let to = destination.rehearsing()?;
-                let options = options.clone().dry_run(true);
-                rehearsal.copy_to(&to, snapshots, &options).map(drop)
-            })?;
-        }
+        let mut archived = match options.dry_run {
+            true => BTreeMap::new(),
+            false => self.archived_of(destination, &asked, options)?,
+        };
         let mut copying = Copying {
             source: self,
             reader: self.bulk_reader_ahead(&loaded),
@@ -159,17 +157,61 @@ impl Repository {
             options,
             sketches: Mutex::new(SketchesOfFrames::new(self)),
         };
-        copying.expect(&asked);
+        copying.expect(asked.iter().filter(|info| !archived.contains_key(&info.id)));
         let mut summary = CopySummary::default();
         if options.dry_run {
             summary.missing = copying.missing(&asked)?;
             copying.rehearse(&asked)?;
         }
         for source in asked {
-            let outcome = copying.one(&source)?;
+            let outcome = match archived.remove(&source.id) {
+                Some(error) => CopyOutcome::Failed(error),
+                None => copying.one(&source)?,
+            };
             summary.snapshots.push(CopiedSnapshot { source, outcome });
         }
         Ok(summary)
+    }
+
+    /// Returns which of these snapshots can't be copied because something must be thawed first, each with the error
+    /// that says so.
+    ///
+    /// # Errors
+    /// [`Error::Archived`] if it is all of them.
+    fn archived_of(
+        &self,
+        destination: &Repository,
+        asked: &[SnapshotInfo],
+        options: &CopyOptions,
+    ) -> Result<BTreeMap<FileId, Error>> {
+        let refuse = |snapshots: &[SnapshotInfo]| {
+            self.refuse_archived(|rehearsal| {
+                let to = destination.rehearsing()?;
+                let options = options.clone().dry_run(true);
+                rehearsal.copy_to(&to, snapshots, &options).map(drop)
+            })
+        };
+        let error = match refuse(asked) {
+            Err(error @ Error::Archived { .. }) => error,
+            refused => return refused.map(|()| BTreeMap::new()),
+        };
+        let mut archived = BTreeMap::new();
+        let mut is_any_readable = false;
+        for info in asked {
+            match refuse(std::slice::from_ref(info)) {
+                Err(error @ Error::Archived { .. }) => {
+                    archived.insert(info.id, error);
+                }
+                refused => {
+                    refused?;
+                    is_any_readable = true;
+                }
+            }
+        }
+        match is_any_readable {
+            true => Ok(archived),
+            false => Err(error),
+        }
     }
 }
 
@@ -189,9 +231,9 @@ struct Copying<'a> {
 
 impl Copying<'_> {
     /// Sets the totals that progress is measured by.
-    fn expect(&self, asked: &[SnapshotInfo]) {
+    fn expect<'s>(&self, asked: impl Iterator<Item = &'s SnapshotInfo>) {
         let counters = &self.destination.monitor.counters;
-        for info in asked.iter().filter(|info| self.copy_of(info).is_none()) {
+        for info in asked.filter(|info| self.copy_of(info).is_none()) {
             ProgressCounters::add(&counters.files_total, info.snapshot.counters.files);
             ProgressCounters::add(&counters.bytes_total, info.snapshot.counters.bytes);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ibid_repo::{ArchivedPacks, CopyOptions, CopyOutcome, Error, MEMORY_MIN, Repository, SnapshotInfo};
+use ibid_repo::{ArchivedPacks, CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
@@ -74,9 +74,6 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         .watched_by(&watch.monitor);
     let summary = from.copy_to(&to, &chosen, &options);
     watch.finish();
-    if matches!(summary, Err(Error::Archived { .. })) && chosen.len() > 1 {
-        print::names_to_copy();
-    }
     let left = "copies that were complete stay, and the next copy goes on from there";
     let summary = summary.map_err(Failure::if_interrupted(left));
     let summary = summary.map_err(|failure| Meter::explain(&meter, failure))?;

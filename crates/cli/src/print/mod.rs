@@ -69,7 +69,7 @@ pub(crate) use talk::{
     records_copying, records_fenced, records_published, records_retrying, requests, silent, swept, unencrypted,
     unique_keys, untried_key, usage, warning, writers_not_pruned,
 };
-pub(crate) use thaw::{must_be_thawed, names_to_copy, still_archived, thaw_asked, thaw_begins, thaw_goes_on};
+pub(crate) use thaw::{must_be_thawed, still_archived, thaw_asked, thaw_begins, thaw_goes_on};
 pub(crate) use time::local as local_time;
 pub(crate) use tree::{Format, LsPrinter};
 pub(crate) use upkeep::{Forgotten, Pruned, forgotten, prune_estimate, pruned, remembered, sessions, would_prune};

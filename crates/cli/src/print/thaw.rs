@@ -70,11 +70,6 @@ pub(crate) fn must_be_thawed(packs: PackBytes) {
     }
 }
 
-/// Says how to copy those of several snapshots that can be read.
-pub(crate) fn names_to_copy() {
-    line("snapshots that can be read are copied if they are named: a dry run of one says whether it can");
-}
-
 /// Prints what was asked for, if the command ends with that.
 pub(crate) fn thaw_asked(
     out: &mut Out,

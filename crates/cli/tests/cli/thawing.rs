@@ -321,13 +321,6 @@ fn what_is_in_an_archive_in_part_is_looked_at_before_anything_is_written() {
     );
 
     assert_eq!(remote.run_in("other/copy", &["init", CHEAP[0], CHEAP[1]]).code, 0);
-    let refused = remote.run(&with(&COPY, &[]));
-    for part in ["a pack that is needed (", "copied if they are named"] {
-        assert!(refused.code == 1 && refused.err.contains(part), "{part}: {refused:?}");
-    }
-    let there = remote.run_in("other/copy", &["snapshots", "--quiet"]);
-    assert!(there.code == 0 && there.out.is_empty(), "nothing was copied: {there:?}");
-    // What can be read is copied if it is named, and a dry run says whether it can.
     for (snapshot, must_be_thawed) in [("latest", true), ("latest~1", false)] {
         let previewed = remote.run(&with(&[&COPY[..], &[snapshot, "--dry-run"]].concat(), &[]));
         assert_eq!(
@@ -336,8 +329,21 @@ fn what_is_in_an_archive_in_part_is_looked_at_before_anything_is_written() {
             "{snapshot}: {previewed:?}"
         );
     }
-    let copied = remote.ok(&with(&[&COPY[..], &["latest~1"]].concat(), &[]));
-    assert!(copied.contains("1 snapshot copied"), "{copied}");
+    let refused = remote.run(&with(&[&COPY[..], &["latest"]].concat(), &[]));
+    assert!(
+        refused.code == 1 && refused.err.contains("a pack that is needed ("),
+        "{refused:?}"
+    );
+    let there = remote.run_in("other/copy", &["snapshots", "--quiet"]);
+    assert!(there.code == 0 && there.out.is_empty(), "nothing was copied: {there:?}");
+    // What can be read is copied, whatever else there is.
+    let partly = remote.run(&with(&COPY, &[]));
+    for part in ["not copied: ", "a pack that is needed (", "run it again with --thaw"] {
+        assert!(partly.code == 3 && partly.err.contains(part), "{part}: {partly:?}");
+    }
+    assert!(partly.out.contains("1 snapshot copied"), "{partly:?}");
+    let restored = remote.run_in("other/copy", &["restore", "latest", "again", "--verify"]);
+    assert_eq!(restored.code, 0, "{restored:?}");
 }
 
 #[test]
