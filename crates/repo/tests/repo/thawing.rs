@@ -343,7 +343,19 @@ fn a_copy_asks_the_same_before_its_session_where_there_can_be_archives() {
         "{expected:?}"
     );
     let (asked, _) = asked_by_a_copy(Kind::NothingIsArchived);
-    assert_eq!(asked, expected);
+    assert_eq!(in_turn(asked), in_turn(expected));
+}
+
+/// Puts the two folders in order that an index is loaded from at the same time, where the one list follows the other.
+fn in_turn(mut calls: Vec<String>) -> Vec<String> {
+    let at_once = ["list damaged of the source", "list packs of the source"];
+    for at in 1..calls.len() {
+        let pair = &mut calls[at - 1..=at];
+        if pair.iter().all(|call| at_once.contains(&call.as_str())) {
+            pair.sort();
+        }
+    }
+    calls
 }
 
 #[test]
