@@ -93,14 +93,19 @@ impl ObjectStorage {
             last: behind.unwrap_or_default().to_owned(),
             is_in_order: true,
         };
-        for ListedObject { key, size, class } in found {
+        for object in found {
+            let ListedObject {
+                key,
+                size,
+                storage_class,
+            } = object;
             page.is_in_order &= page.last < key;
             if let Ok(name) = Name::new(&key)
                 && folders
                     .iter()
                     .any(|folder| name.as_str() == *folder || name.is_in(folder))
             {
-                each(name, size, &class);
+                each(name, size, &storage_class);
             }
             page.last = key;
         }
@@ -141,7 +146,7 @@ impl ObjectStorage {
                 objects.push(ListedObject {
                     key: key.to_owned(),
                     size: found.size,
-                    class: String::new(),
+                    storage_class: String::new(),
                 });
             }
         }

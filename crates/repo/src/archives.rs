@@ -4,7 +4,7 @@
 //! would read, and the storage says which of them are in an archive. Of a pack with deltas, what these are encoded
 //! against is not known before it is thawed; then more packs may be needed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,6 +101,12 @@ impl ArchivedPacks {
         self.those(|pack| !pack.is_readable())
     }
 
+    /// Returns those among these packs that can't be read yet.
+    pub(crate) fn waiting_among(&self, packs: &BTreeSet<FileId>) -> PackBytes {
+        let is_among = |name: &Name| FileId::parse(name.last_segment()).is_some_and(|id| packs.contains(&id));
+        self.those(|pack| !pack.is_readable() && is_among(&pack.name))
+    }
+
     /// Returns the class of each pack that can't be read yet, as the service calls it.
     pub fn classes_waiting(&self) -> impl Iterator<Item = &str> {
         let waiting = self.packs.iter().filter(|pack| !pack.is_readable());
@@ -179,12 +185,9 @@ impl Repository {
         if archived.is_empty() {
             return Ok(ArchivedPacks::default());
         }
-        // What is to be told is told by the operation itself.
-        let watching = self.monitor.clone();
-        let quiet = Monitor::new(|_| {}).stopping_when(move || watching.is_cancelled());
-        let rehearsal = self.rehearsing()?.watched_by(&Arc::new(quiet));
+        let rehearsal = self.rehearsing_quietly()?;
         rehearse(&rehearsal)?;
-        let needed = rehearsal.packs_needed();
+        let needed = rehearsal.take_packs_needed();
         let needed = needed.into_iter().filter_map(|id| Some((id, archived.get(&id)?)));
         let packs = needed.map(|(id, kept)| ArchivedPack {
             name: name_in(folder::PACKS, id),
@@ -198,6 +201,13 @@ impl Repository {
         };
         self.look(&mut packs.packs)?;
         Ok(packs)
+    }
+
+    /// Returns a rehearsal that tells nothing: what is to be told is told by the operation itself.
+    pub(crate) fn rehearsing_quietly(&self) -> Result<Repository> {
+        let watching = self.monitor.clone();
+        let quiet = Monitor::new(|_| {}).stopping_when(move || watching.is_cancelled());
+        Ok(self.rehearsing()?.watched_by(&Arc::new(quiet)))
     }
 
     /// Asks whether packs can be read.
@@ -334,10 +344,11 @@ impl Repository {
         }
     }
 
-    /// Returns the packs of which something would be read in a rehearsal.
-    fn packs_needed(&self) -> Vec<FileId> {
+    /// Returns the packs of which something would be read in a rehearsal, as noted since the last call.
+    pub(crate) fn take_packs_needed(&self) -> BTreeSet<FileId> {
         let rehearsal = self.files.rehearsal.as_ref();
-        let needed = rehearsal.map(|rehearsal| rehearsal.packs_needed());
-        needed.into_iter().flatten().collect()
+        rehearsal
+            .map(|rehearsal| rehearsal.take_packs_needed())
+            .unwrap_or_default()
     }
 }

@@ -28,8 +28,8 @@ use crate::similar::SketchesOfFrames;
 use crate::snapshots::{first_id, next_sequence, order};
 use crate::tree::{Items, Reach, changes};
 use crate::{
-    BackupOptions, BackupSummary, Compression, Error, Hints, ProgressCounters, Repository, Result, Similarity,
-    SnapshotInfo, StorageError, Warning,
+    BackupOptions, BackupSummary, Compression, Error, Hints, PackBytes, ProgressCounters, Repository, Result,
+    Similarity, SnapshotInfo, StorageError, Warning,
 };
 
 /// Files that a copy stores beside its packs of data.
@@ -142,21 +142,13 @@ impl Repository {
         // Those that can't be read are none that were copied, or to copy.
         let there = self.snapshots_with(|_, _| {})?;
         let here = destination.snapshots_with(|_, error| destination.monitor.warn(Warning::Repository { error }))?;
-        let loaded = self.loaded()?;
+        self.loaded()?;
         // Only now, so that what a copy reads comes in the same order whether the storage can have archives or not.
         let mut archived = match options.dry_run {
             true => BTreeMap::new(),
-            false => self.archived_of(destination, &asked, options)?,
+            false => self.archived_of(destination, &asked, (&there, &here), options)?,
         };
-        let mut copying = Copying {
-            source: self,
-            reader: self.bulk_reader_ahead(&loaded),
-            destination,
-            there,
-            here,
-            options,
-            sketches: Mutex::new(SketchesOfFrames::new(self)),
-        };
+        let mut copying = Copying::new(self, destination, (there, here), options)?;
         copying.expect(asked.iter().filter(|info| !archived.contains_key(&info.id)));
         let mut summary = CopySummary::default();
         if options.dry_run {
@@ -174,7 +166,7 @@ impl Repository {
     }
 
     /// Returns which of these snapshots can't be copied because something must be thawed first, each with the error
-    /// that says so.
+    /// that says so. `there` and `here` are the snapshots of both repositories.
     ///
     /// # Errors
     /// [`Error::Archived`] if it is all of them.
@@ -182,35 +174,31 @@ impl Repository {
         &self,
         destination: &Repository,
         asked: &[SnapshotInfo],
+        (there, here): (&[SnapshotInfo], &[SnapshotInfo]),
         options: &CopyOptions,
     ) -> Result<BTreeMap<FileId, Error>> {
-        let refuse = |snapshots: &[SnapshotInfo]| {
-            self.refuse_archived(|rehearsal| {
-                let to = destination.rehearsing()?;
-                let options = options.clone().dry_run(true);
-                rehearsal.copy_to(&to, snapshots, &options).map(drop)
-            })
-        };
-        let error = match refuse(asked) {
-            Err(error @ Error::Archived { .. }) => error,
-            refused => return refused.map(|()| BTreeMap::new()),
-        };
+        let options = options.clone().dry_run(true);
+        let packs = self.archived_for(|from| {
+            let to = destination.rehearsing_quietly()?;
+            from.copy_to(&to, asked, &options).map(drop)
+        })?;
         let mut archived = BTreeMap::new();
-        let mut is_any_readable = false;
+        if packs.waiting().packs == 0 {
+            return Ok(archived);
+        }
+        // Each by itself: those before it may not be copied.
+        let (from, to) = (self.rehearsing_quietly()?, destination.rehearsing_quietly()?);
         for info in asked {
-            match refuse(std::slice::from_ref(info)) {
-                Err(error @ Error::Archived { .. }) => {
-                    archived.insert(info.id, error);
-                }
-                refused => {
-                    refused?;
-                    is_any_readable = true;
-                }
+            let copying = Copying::new(&from, &to, (there.to_vec(), here.to_vec()), &options)?;
+            copying.rehearse(std::slice::from_ref(info))?;
+            let PackBytes { packs, bytes } = packs.waiting_among(&from.take_packs_needed());
+            if packs > 0 {
+                archived.insert(info.id, Error::Archived { packs, bytes });
             }
         }
-        match is_any_readable {
-            true => Ok(archived),
-            false => Err(error),
+        match packs.waiting() {
+            PackBytes { packs, bytes } if archived.len() == asked.len() => Err(Error::Archived { packs, bytes }),
+            _ => Ok(archived),
         }
     }
 }
@@ -229,7 +217,25 @@ struct Copying<'a> {
     sketches: Mutex<SketchesOfFrames>,
 }
 
-impl Copying<'_> {
+impl<'a> Copying<'a> {
+    /// `there` and `here` are the snapshots of both repositories, oldest first.
+    fn new(
+        source: &'a Repository,
+        destination: &'a Repository,
+        (there, here): (Vec<SnapshotInfo>, Vec<SnapshotInfo>),
+        options: &'a CopyOptions,
+    ) -> Result<Self> {
+        Ok(Copying {
+            source,
+            reader: source.bulk_reader_ahead(&source.loaded()?),
+            destination,
+            there,
+            here,
+            options,
+            sketches: Mutex::new(SketchesOfFrames::new(source)),
+        })
+    }
+
     /// Sets the totals that progress is measured by.
     fn expect<'s>(&self, asked: impl Iterator<Item = &'s SnapshotInfo>) {
         let counters = &self.destination.monitor.counters;

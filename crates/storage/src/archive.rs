@@ -102,7 +102,8 @@ pub trait Archives: Send + Sync {
     /// As [`list`](crate::Storage::list).
     fn list_archived(&self, folder: &str, each: &mut dyn FnMut(Name, u64, &str)) -> Result<(), Error>;
 
-    /// Does the same for who only reads: it may answer by a list that this storage has made a moment ago.
+    /// Does the same for a caller that only reads. The answer may be from a list that this storage made up to a minute
+    /// before.
     ///
     /// # Errors
     /// As [`list`](crate::Storage::list).

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ibid_repo::{ArchivedPacks, CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
+use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
@@ -80,10 +80,6 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     for opened in [&source, &destination] {
         costs::remember_rates(opened, begun);
     }
-    let must_be_thawed = match args.dry_run {
-        true => source.repository.archived_for(rehearse)?,
-        false => ArchivedPacks::default(),
-    };
     print::copied(
         &mut context.out,
         source.about,
@@ -91,7 +87,9 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
         &summary,
         args.dry_run,
     )?;
-    print::must_be_thawed(must_be_thawed.waiting());
+    if args.dry_run {
+        print::must_be_thawed(source.repository.archived_for(rehearse)?.waiting());
+    }
     let failures = summary.snapshots.iter().filter_map(|one| match &one.outcome {
         CopyOutcome::Failed(error) => Some(error),
         _ => None,

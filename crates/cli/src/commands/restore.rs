@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use ibid_repo::{ArchivedPacks, Overwrite, Repository, RestoreOptions};
+use ibid_repo::{Overwrite, Repository, RestoreOptions};
 
 use super::costs::{self, Costs, Meter};
 use super::open::Context;
@@ -71,12 +71,10 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
         verify: options.verify && !args.dry_run,
         duration_ms: started.elapsed().as_millis() as u64,
     };
-    let must_be_thawed = match args.dry_run {
-        true => opened.repository.archived_for(rehearse)?,
-        false => ArchivedPacks::default(),
-    };
     print::restore(&mut context.out, opened.about, &info, asked, &summary, &problems)?;
-    print::must_be_thawed(must_be_thawed.waiting());
+    if args.dry_run {
+        print::must_be_thawed(opened.repository.archived_for(rehearse)?.waiting());
+    }
     if summary.failed > 0 && !args.dry_run {
         // What was thawed may have been put back meanwhile.
         let again = options.clone().overwrite(Overwrite::IfChanged);

@@ -23,27 +23,21 @@ struct Page<P> {
 /// A part of a list of objects.
 #[derive(Deserialize)]
 pub(super) enum ListPart {
-    Contents(ListEntry),
+    Contents(ListedObject),
     IsTruncated(bool),
     NextContinuationToken(String),
     #[serde(other)]
     Other,
 }
 
+/// An object of a list.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct ListEntry {
-    pub(super) key: String,
-    pub(super) size: u64,
-    #[serde(default)]
-    pub(super) storage_class: String,
-}
-
-/// An object of a list.
 pub(crate) struct ListedObject {
     pub(crate) key: String,
     pub(crate) size: u64,
-    pub(crate) class: String,
+    #[serde(default)]
+    pub(crate) storage_class: String,
 }
 
 /// Where the next page begins.
@@ -103,11 +97,7 @@ impl ObjectStorage {
         let (mut objects, mut is_truncated) = (Vec::new(), false);
         for part in self.one_page(bucket, &query)? {
             match part {
-                ListPart::Contents(entry) => objects.push(ListedObject {
-                    key: entry.key,
-                    size: entry.size,
-                    class: entry.storage_class,
-                }),
+                ListPart::Contents(object) => objects.push(object),
                 ListPart::IsTruncated(more) => is_truncated = more,
                 ListPart::NextContinuationToken(_) | ListPart::Other => {}
             }

@@ -10,7 +10,7 @@ use super::checking::{Cause, Checking, Damage};
 use super::report::Unfinished;
 use super::trees::Lost;
 use crate::Result;
-use crate::index::{Dependencies, Frame, NumberSet, PairSorter, Pairs};
+use crate::index::{Dependencies, NumberSet, PairSorter, Pairs};
 use crate::layout::{folder, name_in};
 use crate::scratch::Bits;
 
@@ -262,10 +262,7 @@ impl Checking<'_> {
     /// Calls `each` for every chunk that an index file lists in a missing pack or in a missing part of one,
     /// with that pack's position among those that are missing.
     fn each_missing(&self, mut each: impl FnMut(u32, &IndexedChunk) -> Result<()>) -> Result<()> {
-        let missing = self.loaded.missing.iter().zip(0..);
-        let missing: HashMap<FileId, (u32, u64)> = missing
-            .map(|(pack, at)| (pack.id, (at, pack.found.unwrap_or(0))))
-            .collect();
+        let missing = self.loaded.missing_packs();
         if missing.is_empty() {
             return Ok(());
         }
@@ -278,20 +275,7 @@ impl Checking<'_> {
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
-            let packs: Vec<_> = file.packs().collect();
-            if packs.iter().all(|pack| !missing.contains_key(&pack.id)) {
-                continue;
-            }
-            for entry in file.entries() {
-                let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
-                if let Some((pack, size)) = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id))
-                    && file
-                        .frame(entry.frame)
-                        .is_some_and(|frame| Frame::of(0, &frame).end() > *size)
-                {
-                    each(*pack, &entry)?;
-                }
-            }
+            missing.each_chunk(&file, |pack, entry, _| each(pack, entry))?;
         }
         Ok(())
     }

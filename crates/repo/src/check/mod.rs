@@ -150,13 +150,15 @@ impl Repository {
         report.unneeded = checking.missing(&lost, &mut lacking_bases)?;
         seen.bytes_read = checking.bytes_read.load(Ordering::Relaxed);
         let faults = checking.faults.into_inner().expect("no holder of this lock panics");
-        match faults.total == faults.listed.len() as u64 {
-            true => faults.listed.iter().for_each(|fault| {
-                let id = fault.object.rsplit('/').next().and_then(FileId::parse);
-                id.map(|id| seen.intact.remove(&id));
-            }),
+        if faults.total == faults.listed.len() as u64 {
+            for fault in &faults.listed {
+                if let Some(id) = fault.object.rsplit('/').next().and_then(FileId::parse) {
+                    seen.intact.remove(&id);
+                }
+            }
+        } else {
             // Which packs the others are in is not known.
-            false => seen.intact.clear(),
+            seen.intact.clear();
         }
         report.faults = faults.listed;
         report.faults_total = faults.total;

@@ -8,7 +8,7 @@
 //! | Which runs stay between commands? | [`crate::cache`] |
 //! | When does it turn from one to another? | [`limits`] |
 //! | How is it loaded, and what is missing? | [`load`], [`loaded`], [`stored`], [`build`] |
-//! | What may a writer take for stored after a loss? | [`of_writer`] |
+//! | What was in packs that are missing, and what may a writer take for stored then? | [`missing`], [`of_writer`] |
 //! | How do new packs get into index files, and these stay few? | [`unlisted`], [`merge`] |
 //! | Which frames need which? | [`dependencies`], [`number_set`] |
 //! | Which ids has an operation met? | [`id_map`] |
@@ -24,6 +24,7 @@ mod loaded;
 mod lookup;
 mod memory;
 mod merge;
+mod missing;
 mod number_set;
 mod of_writer;
 mod run;

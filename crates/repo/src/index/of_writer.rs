@@ -1,10 +1,5 @@
 //! What a writer can know of deltas that lack their bases: it can't read which bases a frame has.
 
-use std::collections::HashMap;
-
-use ibid_format::FileId;
-
-use super::frames::Frame;
 use super::loaded::LoadedIndex;
 use super::number_set::NumberSet;
 use crate::Result;
@@ -15,8 +10,7 @@ impl LoadedIndex {
     /// than the frames that need it. So these are the frames that are deeper than a chunk which was lost, and is not
     /// stored elsewhere in a frame that is no deeper.
     pub(super) fn lose_what_may_lack_bases(&mut self, scratch: &Scratch) -> Result<()> {
-        let missing = self.missing.iter().map(|pack| (pack.id, pack.found.unwrap_or(0)));
-        let missing: HashMap<FileId, u64> = missing.collect();
+        let missing = self.missing_packs();
         let mut least: Option<u8> = None;
         for &id in &self.trusted {
             scratch.monitor.check_cancelled()?;
@@ -29,24 +23,15 @@ impl LoadedIndex {
                 }
                 Err(error) => return Err(error),
             };
-            let packs: Vec<_> = file.packs().collect();
-            if packs.iter().all(|pack| !missing.contains_key(&pack.id)) {
-                continue;
-            }
-            for entry in file.entries() {
-                let at = packs.partition_point(|pack| pack.first_frame <= entry.frame);
-                let size = at.checked_sub(1).and_then(|at| missing.get(&packs[at].id));
-                let frame = file.frame(entry.frame).map(|frame| Frame::of(0, &frame));
-                if let (Some(size), Some(frame)) = (size, frame)
-                    && frame.end() > *size
-                    && least.is_none_or(|least| frame.depth < least)
-                {
+            missing.each_chunk(&file, |_, entry, frame| {
+                if least.is_none_or(|least| frame.depth < least) {
                     let elsewhere = self.index.get_stored(&entry.id);
                     if elsewhere.is_none_or(|place| self.index.frame(place.frame).depth > frame.depth) {
                         least = Some(frame.depth);
                     }
                 }
-            }
+                Ok(())
+            })?;
         }
         if let Some(least) = least {
             let mut lost = NumberSet::default();

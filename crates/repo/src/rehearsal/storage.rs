@@ -90,9 +90,9 @@ impl Rehearsal {
         self.packs.lock().expect("no holder of this lock panics").insert(pack);
     }
 
-    /// Returns the packs of which something would be read.
-    pub(crate) fn packs_needed(&self) -> BTreeSet<FileId> {
-        self.packs.lock().expect("no holder of this lock panics").clone()
+    /// Returns the packs of which something would be read, as noted since the last call.
+    pub(crate) fn take_packs_needed(&self) -> BTreeSet<FileId> {
+        std::mem::take(&mut *self.packs.lock().expect("no holder of this lock panics"))
     }
 
     /// Notes that a pack would be fetched and kept: what is read of it from now on takes no request.

@@ -274,6 +274,18 @@ impl Hooks for Preceded {
     }
 }
 
+/// Returns a repository with one snapshot, which is to be forgotten, and an empty folder to back up next.
+fn with_a_file_that_goes() -> (Arc<Memory>, Repository, Folder, FileId) {
+    let memory = Arc::new(Memory::new());
+    init(memory.clone());
+    let folder = Folder::scratch();
+    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
+    folder.write("gone", &noise(1, 300_000));
+    let forgotten = support::backup(&repository, folder.path()).id.unwrap();
+    std::fs::remove_file(folder.path().join("gone")).unwrap();
+    (memory, repository, folder, forgotten)
+}
+
 /// Checks the repository in `image` once for each call that a check makes, with a prune before this call, and passes
 /// on what it finds.
 fn check_around_prunes(image: &Image, forgotten: FileId, each: impl Fn(i64, CheckReport)) {
@@ -303,13 +315,7 @@ fn check_around_prunes(image: &Image, forgotten: FileId, each: impl Fn(i64, Chec
 
 #[test]
 fn a_prune_between_any_two_steps_of_a_check_is_no_fault_and_has_nothing_read_twice() {
-    let memory = Arc::new(Memory::new());
-    init(memory.clone());
-    let folder = Folder::scratch();
-    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
-    folder.write("gone", &noise(1, 300_000));
-    let forgotten = support::backup(&repository, folder.path()).id.unwrap();
-    std::fs::remove_file(folder.path().join("gone")).unwrap();
+    let (memory, repository, folder, forgotten) = with_a_file_that_goes();
     folder.write("stays", &noise(2, 3_000_000));
     support::backup(&repository, folder.path());
     let whole = repository.check(ReadData::All).unwrap();
@@ -326,13 +332,7 @@ fn a_prune_between_any_two_steps_of_a_check_is_no_fault_and_has_nothing_read_twi
 
 #[test]
 fn a_check_finds_damage_beside_a_prune() {
-    let memory = Arc::new(Memory::new());
-    init(memory.clone());
-    let folder = Folder::scratch();
-    let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
-    folder.write("gone", &noise(1, 300_000));
-    let forgotten = support::backup(&repository, folder.path()).id.unwrap();
-    std::fs::remove_file(folder.path().join("gone")).unwrap();
+    let (memory, repository, folder, forgotten) = with_a_file_that_goes();
     let old = image(memory.as_ref());
     folder.write("stays", &noise(2, 500_000));
     support::backup(&repository, folder.path());

@@ -14,6 +14,7 @@ use ibid_format::record::{
 };
 use redb::StorageBackend;
 
+use super::effort::Effort;
 use crate::engine::{EngineError, Table};
 
 /// The log is long once the commits since the last checkpoint take so many bytes, unless [`CommitLog::set_long`] was
@@ -21,11 +22,6 @@ use crate::engine::{EngineError, Table};
 const LONG_BYTES: u64 = 16 << 20;
 /// The log is long once to repeat it takes as long as so many changes of neighbours, a few microseconds each.
 const LONG_EFFORT: u64 = 5_000;
-/// How many times as long it takes to repeat a change far from the one before: in a large store, each is in pages of
-/// its own.
-const FAR: u64 = 3;
-/// Keys that differ only in so many bytes at their end are neighbours, mostly on one page.
-const NEAR_BYTES: usize = 2;
 /// By how much the file grows, bytes.
 const GROWTH: u64 = 1 << 20;
 /// How often a note is read that is not whole.
@@ -622,29 +618,6 @@ enum Problem {
 impl From<ibid_format::Error> for Problem {
     fn from(error: ibid_format::Error) -> Self {
         Problem::Found(error.to_string())
-    }
-}
-
-/// What it takes to repeat changes.
-#[derive(Default)]
-struct Effort {
-    /// In changes of neighbours.
-    units: u64,
-    /// The key of each table's last change, without its end.
-    last: [Vec<u8>; Table::ALL.len()],
-}
-
-impl Effort {
-    /// Returns what it takes to repeat a change that follows the last one.
-    fn units_of(&mut self, table: Table, key: &[u8]) -> u64 {
-        let kept = &key[..key.len().saturating_sub(NEAR_BYTES)];
-        let last = &mut self.last[table as usize];
-        if last == kept {
-            return 1;
-        }
-        last.clear();
-        last.extend_from_slice(kept);
-        FAR
     }
 }
 

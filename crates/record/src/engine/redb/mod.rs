@@ -1,6 +1,7 @@
 //! redb: a copy-on-write B-tree in one file, and beside it a log of commits, in whose segments large values stay.
 
 mod commit_log;
+mod effort;
 mod header;
 mod journal;
 mod open;
