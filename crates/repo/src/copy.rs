@@ -105,6 +105,8 @@ pub enum CopyOutcome {
     WouldBeCopied,
     /// This snapshot of the destination is a copy of it already, or it is one of that.
     IsThere(FileId),
+    /// It was not copied, because another process has forgotten it meanwhile.
+    Forgotten,
     /// It was not copied, because a part of it can't be read, or must be [thawed](Repository::thaw) first.
     Failed(Error),
 }
@@ -438,8 +440,11 @@ impl<'a> Copying<'a> {
                 Some(id) => Ok(CopyOutcome::IsThere(id)),
                 None => Ok(CopyOutcome::Copied(Box::new(summary))),
             },
-            Err(error) if is_of_reading(&error) => Ok(CopyOutcome::Failed(error)),
-            Err(error) => Err(error),
+            Err(error) if !is_of_reading(&error) => Err(error),
+            Err(error) => match self.source.has_snapshot(source.id)? {
+                true => Ok(CopyOutcome::Failed(error)),
+                false => Ok(CopyOutcome::Forgotten),
+            },
         }
     }
 

@@ -308,6 +308,12 @@ pub enum Error {
         /// The chunk.
         id: ChunkId,
     },
+    /// A chunk was there when the index was loaded, and no snapshot needed it when a prune looked meanwhile.
+    #[error("chunk {id} was freed by a prune meanwhile")]
+    ChunkFreed {
+        /// The chunk.
+        id: ChunkId,
+    },
     /// A chunk's bytes do not match its id.
     #[error("chunk {id} in pack {pack} does not have the bytes it was stored with")]
     ChunkDamaged {
@@ -644,6 +650,7 @@ impl Error {
                 fault: BaseFault::Unreadable { error, .. },
                 ..
             } => error.is_fault(),
+            Error::ChunkFreed { .. } => true,
             error => error.is_damage(),
         }
     }

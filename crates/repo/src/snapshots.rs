@@ -9,7 +9,7 @@ use ibid_format::snapshot::Snapshot;
 use ibid_format::tree::Time;
 use ibid_storage::ErrorKind;
 
-use crate::layout::folder;
+use crate::layout::{folder, name_in};
 use crate::listed::Listed;
 use crate::options::setters;
 use crate::threads::{each, groups};
@@ -222,6 +222,19 @@ impl Repository {
             damage.get_or_insert(error);
         })?;
         damage.map_or(Ok(found), Err)
+    }
+
+    /// Returns whether a snapshot is still there. Another process may have forgotten it since it was read: then a prune
+    /// may have freed its data, which is no damage.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub fn has_snapshot(&self, id: FileId) -> Result<bool> {
+        match self.files.storage.size(&name_in(folder::SNAPSHOTS, id)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the snapshot called `wanted`: the beginning of an id, `latest`, or `latest~N` for

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ibid_repo::{CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
+use ibid_repo::{CopiedSnapshot, CopyOptions, CopyOutcome, MEMORY_MIN, Repository, SnapshotInfo};
 use ibid_terminal::number::size;
 
 use super::PROGRAM;
@@ -98,7 +98,9 @@ pub(crate) fn run(context: &mut Context, args: &CopyArgs) -> Result<Outcome> {
     for error in failures {
         (failed, archived) = (true, archived || error.is_archived());
     }
-    if failed {
+    // What was asked for by name is missed. Of all there are, those that are kept are copied.
+    let is_missed = |one: &CopiedSnapshot| matches!(one.outcome, CopyOutcome::Forgotten);
+    if failed || !args.snapshots.is_empty() && summary.snapshots.iter().any(is_missed) {
         outcome = Outcome::Partial;
     }
     if archived && let Ok(packs) = source.repository.archived_for(rehearse) {

@@ -75,6 +75,10 @@ pub(crate) fn run(context: &mut Context, args: RestoreArgs) -> Result<Outcome> {
     if args.dry_run {
         print::must_be_thawed(opened.repository.archived_for(rehearse)?.waiting());
     }
+    if summary.failed > 0 && opened.repository.has_snapshot(info.id).is_ok_and(|is_there| !is_there) {
+        print::forgotten_meanwhile(&info.short_id());
+        return Ok(Outcome::Partial);
+    }
     if summary.failed > 0 && !args.dry_run {
         // What was thawed may have been put back meanwhile.
         let again = options.clone().overwrite(Overwrite::IfChanged);

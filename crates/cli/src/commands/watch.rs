@@ -142,7 +142,10 @@ fn is_of_chunk(warning: &Warning) -> bool {
     let Warning::Repository { error } = warning else {
         return false;
     };
-    matches!(error, Error::ChunkMissing { .. } | Error::ChunkDamaged { .. })
+    matches!(
+        error,
+        Error::ChunkMissing { .. } | Error::ChunkDamaged { .. } | Error::ChunkFreed { .. }
+    )
 }
 
 fn state(monitor: &Monitor) -> State {

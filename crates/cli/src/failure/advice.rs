@@ -104,6 +104,10 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
              are affected, if there are any. The next backup of the writer stores them again, and a prune drops the \
              pack then."
         }
+        RepoError::ChunkFreed { .. } => {
+            "What needs it was forgotten. Run the command again with what `ibid snapshots` lists; if that fails, too, \
+             run `ibid check`."
+        }
         RepoError::ChunkDamaged { .. } => "Run `ibid check --read-data` to see which files need it.",
         RepoError::ChunkMissing { .. } | RepoError::SnapshotIncomplete { .. } => {
             "Run `ibid check` to see which files need it."

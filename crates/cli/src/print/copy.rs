@@ -14,6 +14,7 @@ struct JsonCopy {
     dry_run: bool,
     copied: u64,
     present: u64,
+    forgotten: u64,
     failed: u64,
     written_bytes: u64,
     missing: Option<JsonMissing>,
@@ -54,6 +55,7 @@ impl JsonOne {
             CopyOutcome::Copied(summary) => ("copied", summary.id, summary.as_ref(), None),
             CopyOutcome::WouldBeCopied => ("would_be_copied", None, &nothing, None),
             CopyOutcome::IsThere(id) => ("present", Some(*id), &nothing, None),
+            CopyOutcome::Forgotten => ("forgotten", None, &nothing, None),
             CopyOutcome::Failed(error) => ("failed", None, &nothing, Some(error.to_string())),
         };
         let counters = one.source.snapshot.counters;
@@ -89,6 +91,7 @@ pub(crate) fn copied(
     let copied = count(|outcome| matches!(outcome, CopyOutcome::Copied(_)));
     let wanted = count(|outcome| matches!(outcome, CopyOutcome::WouldBeCopied));
     let present = count(|outcome| matches!(outcome, CopyOutcome::IsThere(_)));
+    let forgotten = count(|outcome| matches!(outcome, CopyOutcome::Forgotten));
     let failed = count(|outcome| matches!(outcome, CopyOutcome::Failed(_)));
     let archived = count(|outcome| matches!(outcome, CopyOutcome::Failed(error) if error.is_archived()));
     let (mut written, mut moved) = (0, 0);
@@ -105,6 +108,7 @@ pub(crate) fn copied(
             dry_run,
             copied,
             present,
+            forgotten,
             failed,
             written_bytes: written,
             missing: summary.missing.map(|missing| JsonMissing {
@@ -124,17 +128,17 @@ pub(crate) fn copied(
     if out.quiet {
         return Ok(());
     }
-    let were_there = match present {
+    let some = |number: u64, what: &str| match number {
         0 => String::new(),
-        _ => format!(", {present} there already"),
+        _ => format!(", {number} {what}"),
     };
-    let mut could_not = match failed - archived {
-        0 => String::new(),
-        damaged => format!(", {damaged} damaged and NOT copied"),
-    };
-    if archived > 0 {
-        could_not += &format!(", {archived} in an archive and NOT copied");
-    }
+    let were_there = some(present, "there already");
+    let could_not = [
+        some(forgotten, "forgotten meanwhile"),
+        some(failed - archived, "damaged and NOT copied"),
+        some(archived, "in an archive and NOT copied"),
+    ]
+    .concat();
     let as_they_were = match moved {
         0 => String::new(),
         _ => format!(" ({} as they were)", size(moved)),
@@ -179,6 +183,7 @@ fn line(out: &mut Out, one: &CopiedSnapshot) -> Result<()> {
             )
         }
         CopyOutcome::WouldBeCopied => format!("would be copied  {}", size(source.snapshot.counters.bytes)),
+        CopyOutcome::Forgotten => "was forgotten meanwhile, and is not copied".to_owned(),
         CopyOutcome::IsThere(id) => format!("is there as {}", &id.to_string()[..8]),
     };
     out.line(format!("{what} {said}"))

@@ -65,9 +65,9 @@ pub(crate) use storage::storage_test;
 pub(crate) use tag::{Tagged, tagged};
 pub(crate) use talk::{
     Copying, Verb, answers_again, ask, bad_line, cheap_guesses, denied, failure, fatal, forgotten_for_gap,
-    forgotten_for_good, kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed, passed_over, question,
-    records_copying, records_fenced, records_published, records_retrying, requests, silent, swept, unencrypted,
-    unique_keys, untried_key, usage, warning, writers_not_pruned,
+    forgotten_for_good, forgotten_meanwhile, kept_settings, more_lost, new_store, not_as_of, not_copied, not_indexed,
+    passed_over, question, records_copying, records_fenced, records_published, records_retrying, requests, silent,
+    swept, unencrypted, unique_keys, untried_key, usage, warning, writers_not_pruned,
 };
 pub(crate) use thaw::{must_be_thawed, still_archived, thaw_asked, thaw_begins, thaw_goes_on};
 pub(crate) use time::local as local_time;

@@ -137,6 +137,13 @@ pub(crate) fn passed_over(wanted: &str, error: &Error) {
     ));
 }
 
+/// Says why a snapshot that was there could not be restored as a whole.
+pub(crate) fn forgotten_meanwhile(id: &str) {
+    line(&format!(
+        "snapshot {id} was forgotten while it was restored, and a prune has freed its data: nothing is damaged"
+    ));
+}
+
 /// Prints that a snapshot was not copied.
 pub(crate) fn not_copied(what: &str, error: &Error) {
     line(&format!("not copied: {what}: {}", with_causes(error)));

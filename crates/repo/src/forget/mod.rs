@@ -169,7 +169,7 @@ impl Repository {
                 None => Err(Error::ChunkMissing { id: *id }),
             });
         match visited {
-            Err(Error::ChunkMissing { .. }) => return Err(lacking()),
+            Err(Error::ChunkMissing { .. } | Error::ChunkFreed { .. }) => return Err(lacking()),
             visited => visited?,
         }
         let put = |session: &mut OpenSession| session.put(&self.files, snapshot);

@@ -169,6 +169,8 @@ impl<'r> ParentListing<'r> {
         }
         match self.entries.next()? {
             Ok(entry) => Some(entry),
+            // The snapshot was forgotten meanwhile.
+            Err(Error::ChunkFreed { .. }) => None,
             Err(error) => {
                 monitor.warn(Warning::Repository { error });
                 None

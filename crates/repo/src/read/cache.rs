@@ -300,6 +300,11 @@ impl FrameCache {
         }
     }
 
+    /// Returns the budget, bytes.
+    pub(crate) fn budget(&self) -> u64 {
+        self.kept().budget
+    }
+
     /// Sets the budget to about this many bytes.
     pub(crate) fn limit(&self, budget: u64) {
         let mut kept = self.kept();

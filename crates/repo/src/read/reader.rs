@@ -3,22 +3,24 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys};
+use ibid_storage::{ErrorKind, Operation};
 
 use super::ahead::{Ahead, FrameSource};
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
 use super::verified::Verified;
 use crate::files::Files;
-use crate::index::{LoadedIndex, Place, View};
+use crate::index::{LoadedIndex, NumberSet, Place, View};
+use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
 use crate::threads::lock;
-use crate::{Error, Monitor, Repository, Result};
+use crate::{Error, Monitor, Repository, Result, StorageError};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
 /// repositories crafted to keep readers busy.
@@ -29,8 +31,8 @@ const VERIFIED_SHARE: u64 = 64;
 const VERIFIED_MIN: u64 = 64 << 10;
 /// Times that a chunk is looked for again while prunes run.
 const LOOKS_MAX: usize = 5;
-/// Cache of decoded frames in a reader of what was moved, bytes.
-const FRESH_CACHE: u64 = 8 << 20;
+/// The least cache of decoded frames in a reader of what was moved, bytes.
+const MOVED_CACHE_MIN: u64 = 8 << 20;
 /// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -74,6 +76,36 @@ impl Opened<'_> {
             Opened::Passing(_) => keys.chunk_id(chunk),
             Opened::Kept(body, _) => body.name(keys, slot, chunk),
         })
+    }
+}
+
+impl Since {
+    /// Returns whether nothing of a frame was found when it was looked for. Of one that was moved, parts may be freed.
+    fn is_lost(&self, frame: u32) -> bool {
+        self.lost.contains(frame) && !self.moved.contains(frame)
+    }
+}
+
+/// Where everything is after a prune, and frames that were read from there.
+#[derive(Clone)]
+struct Fresh {
+    loaded: Arc<LoadedIndex>,
+    cache: Arc<FrameCache>,
+    verified: Arc<Verified>,
+}
+
+impl Fresh {
+    /// Makes room for about `budget` bytes of frames.
+    fn new(loaded: Arc<LoadedIndex>, budget: u64) -> Fresh {
+        Fresh {
+            loaded,
+            cache: Arc::new(FrameCache::new(budget - budget / VERIFIED_SHARE)),
+            verified: Arc::new(Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN))),
+        }
+    }
+
+    fn is_same(&self, other: &Fresh) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 }
 
@@ -171,11 +203,11 @@ pub(crate) struct ChunkReader<'a> {
     pub(crate) files: &'a Files,
     pub(crate) loaded: Arc<LoadedIndex>,
     /// Frames that were read or made by a backup.
-    pub(crate) cache: FrameCache,
+    pub(crate) cache: Arc<FrameCache>,
     /// Whether a base is compared with its id before it is used, rather than only the result.
     pub(crate) compares_bases: bool,
     /// Bases that were compared with their ids.
-    pub(super) verified: Verified,
+    pub(super) verified: Arc<Verified>,
     /// What is fetched before it is asked for.
     pub(super) ahead: Option<Ahead>,
     /// Whether this machine keeps what is fetched ahead.
@@ -188,19 +220,38 @@ pub(crate) struct ChunkReader<'a> {
     lists: Mutex<Vec<CopyLists>>,
     /// What a prune may have moved is looked for again in this repository, if any.
     again: Option<&'a Repository>,
-    /// Where everything is now.
-    fresh: Mutex<Option<Arc<LoadedIndex>>>,
+    /// What prunes have done since the index was loaded.
+    since: Mutex<Since>,
+    /// Whether something was moved, or is gone. Usually nothing is, and no lock is taken.
+    has_changed: AtomicBool,
+}
+
+/// What prunes have done since an index was loaded.
+#[derive(Default)]
+struct Since {
+    /// Where everything is now. None as long as nothing was looked for in vain, or no prune has gone on.
+    fresh: Option<Fresh>,
+    /// Frames of which a chunk was found elsewhere: they are not asked for again.
+    moved: NumberSet,
+    /// Packs that are gone: they are not asked for again.
+    gone: NumberSet,
+    /// Frames of which a chunk could be read nowhere.
+    lost: NumberSet,
 }
 
 impl<'a> ChunkReader<'a> {
     /// Returns a reader that caches about `budget` bytes of frames.
     pub(crate) fn new(files: &'a Files, loaded: Arc<LoadedIndex>, budget: u64) -> ChunkReader<'a> {
+        ChunkReader::of(files, Fresh::new(loaded, budget))
+    }
+
+    fn of(files: &'a Files, fresh: Fresh) -> ChunkReader<'a> {
         ChunkReader {
             files,
-            loaded,
-            cache: FrameCache::new(budget - budget / VERIFIED_SHARE),
+            loaded: fresh.loaded,
+            cache: fresh.cache,
             compares_bases: true,
-            verified: Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN)),
+            verified: fresh.verified,
             ahead: None,
             keeps_fetched: false,
             bytes_read: AtomicU64::new(0),
@@ -208,7 +259,8 @@ impl<'a> ChunkReader<'a> {
             buffers: Mutex::default(),
             lists: Mutex::default(),
             again: None,
-            fresh: Mutex::default(),
+            since: Mutex::default(),
+            has_changed: AtomicBool::default(),
         }
     }
 
@@ -297,47 +349,105 @@ impl<'a> ChunkReader<'a> {
     pub(crate) fn comparing_ends_only(self) -> ChunkReader<'a> {
         ChunkReader {
             compares_bases: false,
-            verified: Verified::new(0),
+            verified: Arc::new(Verified::new(0)),
             ..self
         }
     }
 
     /// Appends the bytes of chunk `id`, which must be `length` long, to `out`.
     pub(crate) fn read(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
+        let was_moved = self.was_moved(id);
+        if was_moved && self.read_moved(id, length, out)? {
+            return Ok(());
+        }
         let start = out.len();
         match self.read_here(id, length, out) {
             Err(error) if error.is_fault() => {
                 out.truncate(start);
-                self.read_again(id, length, out, error)
+                match !was_moved && self.read_moved(id, length, out)? {
+                    true => Ok(()),
+                    false => Err(error),
+                }
             }
             read => read,
         }
     }
 
-    /// Reads a chunk that could not be read, with `error`, from where it is now. If nothing has changed since
-    /// the index was loaded, the error stays.
-    pub(crate) fn read_again(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>, error: Error) -> Result<()> {
+    /// Returns whether a chunk of the same frame was found elsewhere.
+    fn was_moved(&self, id: &ChunkId) -> bool {
+        self.has_changed.load(Ordering::Relaxed)
+            && self
+                .loaded
+                .index
+                .get(id)
+                .is_some_and(|place| lock(&self.since).moved.contains(place.frame))
+    }
+
+    /// Reads a chunk whose frame can't be read from where it is now. Returns whether a prune has moved it.
+    ///
+    /// # Errors
+    /// [`Error::ChunkFreed`] if it is nowhere now.
+    pub(crate) fn read_moved(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<bool> {
         let Some(repository) = self.again.filter(|_| rules::holds(Rule::Reload)) else {
-            return Err(error);
+            return Ok(false);
         };
-        for _ in 0..LOOKS_MAX {
-            let number = PruneState::read(self.files)?.number;
-            let fresh = {
-                let mut fresh = lock(&self.fresh);
-                let known = fresh.as_ref().unwrap_or(&self.loaded);
-                if known.state.number != number {
-                    *fresh = Some(Arc::new(LoadedIndex::load(repository, View::Reader)?));
-                }
-                fresh.clone()
+        let frame = self.loaded.index.get(id).map(|place| place.frame);
+        let start = out.len();
+        let mut tried: Option<Fresh> = None;
+        for _ in 0..=LOOKS_MAX {
+            let known = lock(&self.since).fresh.clone().filter(|_| tried.is_none());
+            let fresh = match known {
+                Some(fresh) => fresh,
+                None if frame.is_some_and(|frame| lock(&self.since).is_lost(frame)) => break,
+                None => match self.reload(repository)? {
+                    Some(fresh) if tried.as_ref().is_none_or(|tried| !tried.is_same(&fresh)) => fresh,
+                    // Nothing has changed since it was looked for.
+                    _ => break,
+                },
             };
-            let Some(fresh) = fresh else { return Err(error) };
-            let start = out.len();
-            match ChunkReader::new(self.files, fresh, FRESH_CACHE).read_here(id, length, out) {
-                Err(again) if again.is_fault() => out.truncate(start),
-                read => return read,
+            // Nothing is fetched ahead there. So this machine keeps what several frames may need.
+            let reader = ChunkReader {
+                keeps_fetched: self.keeps_fetched || self.fetches_ahead(),
+                ..ChunkReader::of(self.files, fresh.clone())
+            };
+            match reader.read_here(id, length, out) {
+                Err(error) if error.is_fault() => out.truncate(start),
+                read => {
+                    if let Some(frame) = frame {
+                        lock(&self.since).moved.insert(frame);
+                        self.has_changed.store(true, Ordering::Relaxed);
+                    }
+                    return read.map(|()| true);
+                }
             }
+            tried = Some(fresh);
         }
-        Err(error)
+        if let Some(frame) = frame {
+            lock(&self.since).lost.insert(frame);
+        }
+        match tried {
+            Some(fresh) if !fresh.loaded.index.contains(id) => Err(Error::ChunkFreed { id: *id }),
+            _ => Ok(false),
+        }
+    }
+
+    /// Returns where everything is now; `None` if no prune has gone on since the index was loaded.
+    fn reload(&self, repository: &Repository) -> Result<Option<Fresh>> {
+        let number = PruneState::read(self.files)?.number;
+        let mut since = lock(&self.since);
+        let known = since.fresh.as_ref().map_or(&self.loaded, |fresh| &fresh.loaded);
+        if known.state.number != number {
+            // What the cache has is of use until the last frames before the prune are done with. The one before this
+            // makes room first.
+            let room = match since.fresh.take() {
+                Some(_) => self.cache.budget(),
+                None => self.cache.budget() / 2,
+            };
+            self.cache.limit(room);
+            let loaded = Arc::new(LoadedIndex::load(repository, View::Reader)?);
+            since.fresh = Some(Fresh::new(loaded, room.max(MOVED_CACHE_MIN)));
+        }
+        Ok(since.fresh.clone())
     }
 
     fn read_here(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
@@ -431,14 +541,29 @@ impl<'a> ChunkReader<'a> {
             *at = 0..taken.length;
             return Ok(&sealed[..taken.length]);
         }
+        if self.has_changed.load(Ordering::Relaxed) && lock(&self.since).gone.contains(frame.pack) {
+            let (name, location) = (name_in(folder::PACKS, pack.id), self.files.storage.location());
+            return Err(StorageError::new(ErrorKind::NotFound, Operation::ReadAt, Some(&name), location).into());
+        }
         sealed.resize(frame.sealed as usize, 0);
-        let (plain, is_from_storage) = self.files.read_frame(&pack, frame.offset, sealed, self.keeps_fetched)?;
+        let read = self.files.read_frame(&pack, frame.offset, sealed, self.keeps_fetched);
+        let (plain, is_from_storage) = read.inspect_err(|error| self.note_gone(frame.pack, error))?;
         if is_from_storage {
             self.bytes_read.fetch_add(sealed.len() as u64, Ordering::Relaxed);
         }
         let plain = plain.map_err(|source| self.damaged(number, source))?;
         at.clone_from(&plain);
         Ok(&sealed[plain])
+    }
+
+    /// Notes that a pack is gone, if this is why it could not be read.
+    fn note_gone(&self, pack: u32, error: &Error) {
+        if let Error::Storage(error) = error
+            && error.kind() == ErrorKind::NotFound
+        {
+            lock(&self.since).gone.insert(pack);
+            self.has_changed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Decodes a frame's own bytes. `read` appends ranges of its prefix.

@@ -79,12 +79,20 @@ fn write_group(
             let text = error.to_string();
             for part in group {
                 let mut chunk = Vec::new();
-                // A prune may have moved the frame.
-                if error.is_fault() && chunks.read(&part.id, part.length, &mut chunk).is_ok() {
-                    write_part(task, progress, part, &chunk);
-                    continue;
-                }
-                let error = Error::local("restore", &part.file.path, std::io::Error::other(text.clone()));
+                // A prune may have moved the chunk, or freed it.
+                let moved = match error.is_fault() {
+                    true => chunks.read_moved(&part.id, part.length, &mut chunk),
+                    false => Ok(false),
+                };
+                let text = match moved {
+                    Ok(true) => {
+                        write_part(task, progress, part, &chunk);
+                        continue;
+                    }
+                    Ok(false) => text.clone(),
+                    Err(error) => error.to_string(),
+                };
+                let error = Error::local("restore", &part.file.path, std::io::Error::other(text));
                 lose(task, progress, &part.file, part.offset, part.length.into(), error);
             }
             return;

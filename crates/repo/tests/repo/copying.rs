@@ -858,3 +858,34 @@ fn what_a_repository_has_lost_comes_back_from_one_that_is_alike() {
         }
     }
 }
+
+#[test]
+fn a_snapshot_that_is_forgotten_meanwhile_is_no_damaged_one() {
+    let (storage, source) = new(&other());
+    let folder = Folder::scratch();
+    folder.write("file", &noise(1, 300_000));
+    let first = backup(&source, folder.path()).id.unwrap();
+    folder.write("file", &noise(2, 300_000));
+    backup(&source, folder.path());
+    let warnings = Arc::new(AtomicBool::new(false));
+    let warned = warnings.clone();
+    let monitor = Arc::new(Monitor::new(move |_| warned.store(true, Ordering::Relaxed)));
+    let reader = Repository::open(storage, Some(b"secret")).unwrap().watched_by(&monitor);
+    let chosen = reader.snapshots().unwrap();
+    // Now it knows where everything is.
+    restore(&reader, &chosen[1]);
+    source.forget(&[first]).unwrap();
+    let everything = PruneOptions::default().max_unused(Limit::Bytes(0));
+    assert!(source.prune(&everything).unwrap().packs_deleted > 0);
+
+    let (_, destination) = new(&other());
+    let destination = destination.watched_by(&monitor);
+    let summary = reader.copy_to(&destination, &chosen, &CopyOptions::default()).unwrap();
+    assert!(
+        matches!(summary.snapshots[0].outcome, CopyOutcome::Forgotten),
+        "{summary:?}"
+    );
+    assert_eq!(copied(&summary), 1);
+    assert!(!warnings.load(Ordering::Relaxed));
+    assert!(destination.check(ReadData::All).unwrap().is_clean());
+}

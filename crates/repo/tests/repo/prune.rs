@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use ibid_repo::{
-    BackupOptions, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, RepairOptions,
+    BackupOptions, Error, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, RepairOptions,
     Repository, RestoreOptions, SessionState, Warning,
 };
 use ibid_storage::fault::{Damage, Flaky, ObjectFault};
@@ -870,6 +870,80 @@ fn a_reader_finds_bases_that_a_prune_has_moved() {
     let elsewhere = summary.estimate.moved + summary.encoded_anew;
     assert!(summary.packs_deleted > 0 && elsewhere > 200_000, "{summary:?}");
     restore_all(&reader, &expected);
+}
+
+/// Otherwise a restore beside a prune asks several times for each chunk, which takes hours with a server far away.
+#[test]
+fn each_frame_that_a_prune_has_moved_is_read_once() {
+    let inner = Arc::new(Memory::new());
+    let repository = Repository::init(inner.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    for number in 0..100 {
+        folder.write(format!("{number:02}"), &noise(number, 20_000));
+        folder.write(format!("{number:02}.garbage"), &noise(1000 + number, 20_000));
+    }
+    let first = backup(&repository, folder.path()).id.unwrap();
+    for number in 0..100 {
+        std::fs::remove_file(folder.path().join(format!("{number:02}.garbage"))).unwrap();
+    }
+    let last = backup(&repository, folder.path()).id.unwrap();
+    let expected = [(last, contents(folder.path()))];
+    let storage = Arc::new(Flaky::new(inner.clone()));
+    let reader = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    restore_all(&reader, &expected);
+    let undisturbed = storage.counts();
+    repository.forget(&[first]).unwrap();
+    let summary = prune(&repository);
+    assert!(summary.packs_deleted > 1, "{summary:?}");
+
+    restore_all(&reader, &expected);
+    let beside = storage.counts();
+    // Each frame where it is now, and each pack where it was.
+    let reads = beside.read_at - undisturbed.read_at;
+    let frames = 100 * 20_000 / (32 << 10) + 1;
+    assert!(reads <= frames + 10, "{reads} reads of {frames} frames");
+    // The index and the log of prunes.
+    let others = |counts: &ibid_storage::fault::Counts| counts.list + counts.get + counts.size;
+    let looks = others(&beside) - others(&undisturbed);
+    assert!(
+        looks <= 2 * others(&undisturbed),
+        "{looks} looks instead of {}",
+        others(&undisturbed)
+    );
+}
+
+#[test]
+fn what_is_forgotten_and_pruned_while_it_is_read_is_not_called_damaged() {
+    let storage = Arc::new(Memory::new());
+    let repository = Repository::init(storage.clone(), Some(b"secret"), &small()).unwrap();
+    let folder = Folder::scratch();
+    folder.write("file", &noise(1, 300_000));
+    let first = backup(&repository, folder.path()).id.unwrap();
+    folder.write("file", &noise(2, 300_000));
+    let last = backup(&repository, folder.path()).id.unwrap();
+    let problems = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = problems.clone();
+    let monitor = Monitor::new(move |warning| told.lock().unwrap().push(format!("{warning:?}")));
+    let reader = Repository::open(storage, Some(b"secret"))
+        .unwrap()
+        .watched_by(&Arc::new(monitor));
+    let snapshot = reader.snapshot(&first.to_string()).unwrap();
+    restore_all(&reader, &[(last, contents(folder.path()))]);
+    repository.forget(&[first]).unwrap();
+    assert!(prune(&repository).packs_deleted > 0);
+
+    let target = scratch();
+    let restored = reader.restore(&snapshot, target.path().join("restored"), &RestoreOptions::default());
+    match restored {
+        Ok(summary) => assert!(summary.failed > 0, "{summary:?}"),
+        Err(error) => assert!(matches!(error, Error::ChunkFreed { .. }), "{error}"),
+    }
+    let problems = problems.lock().unwrap();
+    assert!(
+        problems.iter().all(|problem| problem.contains("ChunkFreed")),
+        "{problems:?}"
+    );
+    assert!(!reader.has_snapshot(first).unwrap() && reader.has_snapshot(last).unwrap());
 }
 
 #[test]
