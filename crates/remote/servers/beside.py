@@ -13,6 +13,9 @@ Each goes through a proxy of its own (count.go), which counts requests, and byte
 for all; with --latency each request waits for so long. CPU is user and system time of the tool alone: proxy and servers
 run on the same machine and share its cores.
 
+With --restore-in /dev/shm, restores write into memory: file systems may take long to make files where others were
+removed just before, and that time is no tool's.
+
 Through SSH (ssh.py), a proxy counts connections and their bytes, and the CPU of the other side is measured, too: that
 of `sshd`, of its SFTP server, which restic and rustic use, and of `ibid serve`. --latency is for MinIO alone.
 """
@@ -255,8 +258,8 @@ def place_version(version, tree):
         shutil.copy2(version, tree / f"data{version.suffix}")
 
 
-def run_tool(tool, versions, log):
-    """Returns the steps of one tool."""
+def run_tool(tool, versions, out, log):
+    """Returns the steps of one tool, which restores into the folder `out`."""
     steps = []
     proxy = tool.place.proxy
 
@@ -274,7 +277,6 @@ def run_tool(tool, versions, log):
               f"{counted['to_server']} up, {counted['to_client']} down, {size} stored", file=sys.stderr, flush=True)
 
     def restored(name):
-        out = tool.work / "out"
         shutil.rmtree(out, ignore_errors=True)
         step(name, tool.restore(out))
         subprocess.run(["diff", "-r", "--no-dereference", tool.tree, out], check=True)
@@ -339,6 +341,7 @@ def main():
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--over", default="s3", choices=["s3", "ssh"], help="how repositories are reached (s3)")
     parser.add_argument("--latency", action="append", type=int, metavar="MS", help="how long requests wait (0)")
+    parser.add_argument("--restore-in", type=pathlib.Path, metavar="FOLDER", help="where to restore (temporary)")
     parser.add_argument("--tools", default="ibid,restic,rustic")
     parser.add_argument("--cache", default=servers.CACHE, type=pathlib.Path, help="folder for programs")
     parser.add_argument("--json", type=pathlib.Path, help="where to write the results")
@@ -354,6 +357,7 @@ def main():
     }
     chosen = [(programs[name][0], programs[name][1]()) for name in options.tools.split(",")]
     shown = [f"--corpus {corpus.split('=')[0]}=…" for corpus in options.corpus]
+    shown += [f"--restore-in {options.restore_in}"] if options.restore_in else []
     shown += [f"--latency {latency_ms}" for latency_ms in options.latency or []]
     if options.over == "ssh":
         said = subprocess.run(["ssh", "-V"], text=True, stderr=subprocess.PIPE).stderr.strip()
@@ -378,12 +382,13 @@ def main():
                 # A server of its own for each, so that none is slowed by what another has left.
                 with (
                     tempfile.TemporaryDirectory() as work,
+                    tempfile.TemporaryDirectory(dir=options.restore_in) as restored,
                     place_kind(options.cache, latency_ms, pathlib.Path(work)) as place,
                     open(pathlib.Path(work) / "log", "wb") as log,
                 ):
                     work = pathlib.Path(work)
                     tool = kind(program, place, work, work / "current")
-                    steps = run_tool(tool, versions, log)
+                    steps = run_tool(tool, versions, pathlib.Path(restored) / "out", log)
                     run["tools"].append({"tool": tool.name, "version": tool.version(), "steps": steps})
                 # After each tool: another may fail.
                 record["load_after"] = os.getloadavg()

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use ibid_remote::Addressing;
 use ibid_storage::{Lock, LockMode};
-use ibid_terminal::value::size;
 
+use super::value;
 use crate::complete;
 
 #[derive(Debug, Default, Args)]
@@ -40,11 +40,11 @@ pub(crate) struct NetworkArgs {
         add = complete::words(&LockMode::NAMES)
     )]
     lock_mode: Option<LockMode>,
-    /// Limit what is sent, bytes per second
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    /// Limit what is sent, per second, such as 2MiB
+    #[arg(long, global = true, value_name = "SIZE", value_parser = value::rate, hide_short_help = true)]
     pub(crate) limit_upload: Option<u64>,
-    /// Limit what is received, bytes per second
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    /// Limit what is received, per second, such as 2MiB
+    #[arg(long, global = true, value_name = "SIZE", value_parser = value::rate, hide_short_help = true)]
     pub(crate) limit_download: Option<u64>,
     /// Accept the certificates in this file, too (PEM)
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]

@@ -28,6 +28,20 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The slowest limit of a connection: less was probably meant as KiB or MiB, and a command would seem to hang.
+const RATE_MIN: u64 = 1 << 10;
+
+/// Parses bytes per second, or 0 for no limit.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        rate @ (0 | RATE_MIN..) => Ok(rate),
+        _ => Err(format!(
+            "expected bytes per second, at least 1KiB, with a unit such as 500KiB or 2MiB, or 0 for no limit, \
+             found {text:?}"
+        )),
+    }
+}
+
 /// Parses `3` or `latest`.
 pub(crate) fn record_version(text: &str) -> Result<VersionName, String> {
     match (text, text.parse()) {
@@ -217,6 +231,15 @@ mod tests {
     fn a_budget_of_memory_is_at_most_a_tebibyte() {
         assert_eq!(memory("1TiB"), Ok(1 << 40));
         assert!(memory("1025GiB").is_err());
+    }
+
+    /// With `--limit-upload 4`, a backup would seem to hang. Other programs take it for KiB.
+    #[test]
+    fn a_rate_without_a_unit_is_refused() {
+        assert_eq!(rate("2MiB"), Ok(2 << 20));
+        assert_eq!(rate("1KiB"), Ok(1 << 10));
+        assert_eq!(rate("0"), Ok(0));
+        assert!(rate("1000").is_err_and(|error| error.contains("500KiB")));
     }
 
     #[test]
