@@ -199,6 +199,12 @@ pub enum Error {
         /// Error of the last slot that could not be tried, if any.
         untried: Option<Box<Error>>,
     },
+    /// The key with which a cache has opened the repository is not there any more. Nothing was read or changed.
+    #[error("the key that this machine remembers opens {location} no longer")]
+    KeyGone {
+        /// Address of the repository.
+        location: String,
+    },
     /// A key slot asks for more memory or time than this program allows.
     #[error("key {id} can't be used: {source}")]
     KeyUnusable {
@@ -611,6 +617,11 @@ impl From<ibid_storage::Error> for Error {
     fn from(error: ibid_storage::Error) -> Error {
         let of_header =
             std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ibid_format::Error>());
+        if crate::confirming::is_gone(&error) {
+            return Error::KeyGone {
+                location: error.location().to_owned(),
+            };
+        }
         match (of_header, error.name()) {
             (Some(source), Some(name)) => Error::Damaged {
                 object: name.to_string(),

@@ -8,9 +8,30 @@ use crate::layout::{folder, list_ids, name_in, new_id};
 use crate::{Error, Result};
 
 pub(crate) fn read_slot(storage: &dyn Storage, id: FileId) -> Result<Slot> {
+    Ok(read_file(storage, id)?.1)
+}
+
+/// Reads a slot, and returns the bytes of its file, too.
+fn read_file(storage: &dyn Storage, id: FileId) -> Result<(Vec<u8>, Slot)> {
     let name = name_in(folder::KEYS, id);
     let bytes = storage.get(&name, slot::LIMIT)?;
-    Slot::parse(id, &bytes).map_err(Error::damaged(name))
+    let slot = Slot::parse(id, &bytes).map_err(Error::damaged(name))?;
+    Ok((bytes, slot))
+}
+
+/// The slot that has opened a repository.
+pub(crate) struct OpenedSlot {
+    pub(crate) id: FileId,
+    /// The bytes of its file.
+    pub(crate) file: Vec<u8>,
+}
+
+/// Returns the keys of a repository if this key file, which a cache remembers, opens with the password.
+pub(crate) fn unlock_remembered(repository: FileId, id: FileId, file: &[u8], password: &[u8]) -> Option<Keys> {
+    let slot = Slot::parse(id, file).ok()?;
+    let is_of_it = slot.repository() == repository;
+    let master = is_of_it.then(|| try_slot(&slot, password)).and_then(Result::ok)??;
+    Some(Keys::encrypted(repository, &master))
 }
 
 /// Returns the master key, or none if the slot opens with another password.
@@ -35,7 +56,7 @@ pub(crate) fn unlock(
     repository: FileId,
     password: &[u8],
     listed: Option<&[FileId]>,
-) -> Result<(Keys, FileId)> {
+) -> Result<(Keys, OpenedSlot)> {
     let Some(listed) = listed else {
         return unlock_any(storage, repository, password, &list_slots(storage)?);
     };
@@ -45,22 +66,30 @@ pub(crate) fn unlock(
     })
 }
 
-fn unlock_any(storage: &dyn Storage, repository: FileId, password: &[u8], ids: &[FileId]) -> Result<(Keys, FileId)> {
+fn unlock_any(
+    storage: &dyn Storage,
+    repository: FileId,
+    password: &[u8],
+    ids: &[FileId],
+) -> Result<(Keys, OpenedSlot)> {
     let mut slots = 0;
     let mut foreign = Vec::new();
     let mut untried = None;
     for id in ids {
-        let tried = match read_slot(storage, *id) {
-            Ok(slot) if slot.repository() != repository => {
+        let tried = match read_file(storage, *id) {
+            Ok((_, slot)) if slot.repository() != repository => {
                 foreign.push(slot);
                 continue;
             }
-            Ok(slot) => try_slot(&slot, password),
+            Ok((file, slot)) => try_slot(&slot, password).map(|master| (master, file)),
             Err(error) => Err(error),
         };
         match tried {
-            Ok(Some(master)) => return Ok((Keys::encrypted(repository, &master), *id)),
-            Ok(None) => slots += 1,
+            Ok((Some(master), file)) => {
+                let opened = OpenedSlot { id: *id, file };
+                return Ok((Keys::encrypted(repository, &master), opened));
+            }
+            Ok((None, _)) => slots += 1,
             Err(error) => untried = Some(error),
         }
     }

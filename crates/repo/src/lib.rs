@@ -32,6 +32,7 @@ mod changed_blocks;
 mod check;
 mod checkpoint;
 mod clock;
+mod confirming;
 mod copy;
 mod derived;
 mod error;

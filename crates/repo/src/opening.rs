@@ -8,7 +8,8 @@ use ibid_format::{FileId, Keys};
 use ibid_storage::{ErrorKind, Storage};
 
 use crate::cache::LastOpened;
-use crate::key_slots::{list_slots, unlock};
+use crate::confirming::Confirming;
+use crate::key_slots::{OpenedSlot, list_slots, unlock, unlock_remembered};
 use crate::layout::{config_copy_name, config_name, folder, list_ids};
 use crate::listed::Listed;
 use crate::threads::both;
@@ -26,8 +27,8 @@ pub struct Probe {
     pub(crate) config: Vec<u8>,
     /// The key slots that there were, if they were listed.
     pub(crate) slots: Option<Vec<FileId>>,
-    /// Whether a cache remembers all this, and the storage was not asked.
-    pub(crate) is_remembered: bool,
+    /// The key file with its id, if a cache remembers all this, and the storage was not asked.
+    pub(crate) remembered: Option<(FileId, Vec<u8>)>,
 }
 
 impl Probe {
@@ -54,9 +55,48 @@ impl Probe {
             Err(Error::Storage(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             Err(error @ Error::WrongPassword { slots: 1.., .. }) => Err(error),
             // There may be another repository now.
-            Err(_) if self.is_remembered => Repository::open(storage, password),
+            Err(_) if self.remembered.is_some() => Repository::open(storage, password),
             opened => opened,
         }
+    }
+
+    /// Opens the repository to make a backup, with the key that a [cache](Repository::probe_with_cache) remembers if it
+    /// opens with the password. Then the storage is asked nothing: the list that a backup makes once it has begun tells
+    /// whether the key is still there. Anything else that is asked of it first looks for that.
+    ///
+    /// If the key is gone, the backup fails with [`Error::KeyGone`] before it has read or stored anything but its
+    /// session, which it deletes. Then [`Repository::open`] tells why, or opens the repository with another key.
+    ///
+    /// # Errors
+    /// Those of [`Repository::open`].
+    ///
+    /// ```
+    /// # use ibid_repo::{Argon2Cost, BackupOptions, InitOptions, MemoryStorage, Repository};
+    /// # let storage = std::sync::Arc::new(MemoryStorage::new());
+    /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
+    /// # Repository::init(storage.clone(), Some(b"secret"), &init)?;
+    /// let folder = tempfile::tempdir().unwrap();
+    /// for _ in 0..2 {
+    ///     let probe = Repository::probe_with_cache(storage.as_ref(), folder.path())?;
+    ///     let repository = probe.open_to_back_up(storage.clone(), Some(b"secret"))?.with_cache(folder.path());
+    ///     repository.backup(&BackupOptions::default().path("src"))?;
+    /// }
+    /// # Ok::<(), ibid_repo::Error>(())
+    /// ```
+    pub fn open_to_back_up(&self, storage: Arc<dyn Storage>, password: Option<&[u8]>) -> Result<Repository> {
+        if let (Some((slot, file)), Some(password)) = (&self.remembered, password)
+            && let Some(keys) = unlock_remembered(self.id, *slot, file, password)
+        {
+            let confirming = Arc::new(Confirming::new(storage.clone(), *slot));
+            let slot = OpenedSlot {
+                id: *slot,
+                file: file.clone(),
+            };
+            if let Ok(repository) = Repository::open_with_keys(confirming, &self.config, keys, Some(slot)) {
+                return Ok(repository);
+            }
+        }
+        self.open(storage, password)
     }
 }
 
@@ -81,7 +121,7 @@ impl Repository {
             config: bytes,
             // Should that fail, they are listed again, and the error is told.
             slots: slots.ok().flatten(),
-            is_remembered: false,
+            remembered: None,
         })
     }
 
@@ -113,7 +153,7 @@ impl Repository {
                 encrypted: true,
                 config: last.config,
                 slots: Some(vec![last.slot]),
-                is_remembered: true,
+                remembered: Some((last.slot, last.key)),
             })
         });
         match remembered {
@@ -149,16 +189,28 @@ impl Repository {
                 (keys, Some(slot))
             }
         };
+        Repository::open_with_keys(storage, bytes, keys, slot)
+    }
+
+    /// Opens a repository with the bytes of its config and its keys.
+    fn open_with_keys(
+        storage: Arc<dyn Storage>,
+        bytes: &[u8],
+        keys: Keys,
+        slot: Option<OpenedSlot>,
+    ) -> Result<Repository> {
         let config = config::open(bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
         let keys = match &config.chunk_key {
             Some(key) => keys.with_chunk_key(key),
             None => keys,
         };
+        let id = slot.as_ref().map(|slot| slot.id);
         let opened = slot.map(|slot| LastOpened {
-            slot,
+            slot: slot.id,
+            key: slot.file,
             config: bytes.to_vec(),
         });
-        let mut repository = Repository::with_config(storage, keys, slot, config)?;
+        let mut repository = Repository::with_config(storage, keys, id, config)?;
         repository.opened = opened.map(Arc::new);
         Ok(repository)
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ibid_repo::{BackupOptions, ChangedBlocks, Checkpoints, Excludes, Stream};
+use ibid_repo::{BackupOptions, ChangedBlocks, Checkpoints, Error, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
 use ibid_terminal::input::{self, PatientInput};
 
@@ -55,12 +55,15 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     if !from_command {
         options.paths.clone_from(&paths);
     }
-    let opened = match settings {
+    // Files can be read again, and a stream can't.
+    let reads_files = !from_command && stdin.is_none();
+    let mut opened = match settings {
         Some(settings) => {
             // Whatever is wrong should be found before there is a repository.
             options.check()?;
             init::open_or_make(context, &settings)?
         }
+        None if reads_files => context.open_to_back_up()?,
         None => context.open_to_store()?,
     };
     opened.place.refuse_deltas(options.similarity)?;
@@ -71,7 +74,7 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     let meter = costs.meter(context);
     let watch = Watch::start_metered(Verb::Read, context.global.quiet, &meter)?;
     let repository = opened.repository.watched_by(&watch.monitor);
-    let has_checkpoints = !from_command && stdin.is_none() && options.changed_blocks.is_none();
+    let has_checkpoints = reads_files && options.changed_blocks.is_none();
     let left = if has_checkpoints { FINISHED } else { LEFT };
     let mut producer = None;
     let result = if from_command {
@@ -82,7 +85,14 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     } else if let Some(name) = stdin {
         repository.backup_stream(Stream::new(name, PatientInput), &options)
     } else {
-        repository.backup(&options)
+        match repository.backup(&options) {
+            Err(Error::KeyGone { .. }) => {
+                opened = context.open_again(&opened)?;
+                opened.place.refuse_deltas(options.similarity)?;
+                opened.repository.watched_by(&watch.monitor).backup(&options)
+            }
+            result => result,
+        }
     };
     let was_stopped = watch.monitor.is_cancelled();
     let problems = watch.finish();

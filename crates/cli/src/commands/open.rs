@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ibid_format::tree::Time;
 use ibid_format::writer::TEXT_MAX;
 use ibid_repo::{Error, Monitor, Probe, Repository, SnapshotFilter, SnapshotInfo, WriterKey};
+use ibid_storage::Storage;
 use ibid_terminal::path_text;
 use zeroize::Zeroizing;
 
@@ -16,6 +17,9 @@ use super::place::{self, Place, Servers};
 use crate::args::{Global, PasswordArgs, SelectArgs, Whose};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, About, Out, Verb};
+
+/// What opens a repository with its password.
+type OpenProbe = fn(&Probe, Arc<dyn Storage>, Option<&[u8]>) -> ibid_repo::Result<Repository>;
 
 /// The global options and standard output, for every command.
 pub(crate) struct Context {
@@ -119,7 +123,28 @@ impl Context {
 
     /// Opens a repository to write data to; one without encryption only with --unencrypted.
     pub(crate) fn open_to_store(&self) -> Result<Opened> {
-        let opened = self.open_to_store_somewhere()?;
+        self.open_to_store_with(Probe::open)
+    }
+
+    /// Opens a repository to back up files. The backup finds out whether the [key is gone](Probe::open_to_back_up) that
+    /// the cache remembers.
+    pub(crate) fn open_to_back_up(&self) -> Result<Opened> {
+        self.open_to_store_with(Probe::open_to_back_up)
+    }
+
+    /// Opens a repository again whose key is gone that the cache has remembered: with another one, if the password
+    /// opens that. There may also be another repository now.
+    pub(crate) fn open_again(&self, opened: &Opened) -> Result<Opened> {
+        let (place, password) = (opened.place.clone(), opened.password.clone());
+        let bytes = password.as_ref().map(|password| password.as_slice());
+        let repository = Repository::open(place.storage(), bytes)?;
+        let opened = self.ready(repository, place, password)?;
+        self.check_lock(&opened)?;
+        Ok(opened)
+    }
+
+    fn open_to_store_with(&self, open: OpenProbe) -> Result<Opened> {
+        let opened = self.open_to_store_somewhere(open)?;
         self.check_lock(&opened)?;
         Ok(opened)
     }
@@ -133,7 +158,7 @@ impl Context {
         }
     }
 
-    fn open_to_store_somewhere(&self) -> Result<Opened> {
+    fn open_to_store_somewhere(&self, open: OpenProbe) -> Result<Opened> {
         let place = self.open_place()?;
         if let Some(file) = self.global.key_file() {
             return self.open_as_writer(place, file);
@@ -147,10 +172,14 @@ impl Context {
                 self.unencrypted_option()
             )));
         }
-        self.unlock(place, probe)
+        self.unlock_with(place, probe, open)
     }
 
     fn unlock(&self, place: Place, probe: Probe) -> Result<Opened> {
+        self.unlock_with(place, probe, Probe::open)
+    }
+
+    fn unlock_with(&self, place: Place, probe: Probe, open: OpenProbe) -> Result<Opened> {
         if probe.encrypted && self.global.unencrypted {
             let location = place.location();
             return Err(Failure::Usage(format!(
@@ -159,7 +188,8 @@ impl Context {
             )));
         }
         let password = self.password_of(&place, &probe)?;
-        let mut repository = probe.open(place.storage(), password.as_ref().map(|password| password.as_slice()))?;
+        let bytes = password.as_ref().map(|password| password.as_slice());
+        let mut repository = open(&probe, place.storage(), bytes)?;
         if let Some(writer) = &self.global.writer {
             repository = repository.writer(writer)?;
         }

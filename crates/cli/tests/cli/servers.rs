@@ -414,3 +414,60 @@ fn on_a_terminal_it_is_said_that_a_server_does_not_answer_and_that_it_does_again
     remote.server.faults().always(None);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_backup_begins_with_the_key_of_the_cache_and_ends_with_those_of_the_repository() {
+    let remote = Remote::new();
+    remote.init();
+    remote.home.write("tree/a", noise(5000, 1));
+    let backup = |password: &str| {
+        let mut command = remote.command(&["backup", "tree", "--json"]);
+        run(command.env("IBID_PASSWORD", password))
+    };
+    let gets = |ran: &Ran| {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        serde_json::from_str::<Value>(&ran.out).unwrap()["requests"]["get"].as_u64()
+    };
+    let snapshots = || remote.ok(&["snapshots", "--json"]).lines().count();
+    let password = "secret";
+    backup(password);
+    while gets(&backup(password)) != Some(0) {
+        // Times of folders that were too new are stored again.
+        assert!(snapshots() < 5);
+    }
+    let changed = |old: &str, new: &str| {
+        // The other machine has no such cache.
+        let passwd = ["key", "passwd", CHEAP[0], CHEAP[1], "--no-cache"];
+        let mut command = remote.command(&passwd);
+        let ran = run(command.env("IBID_PASSWORD", old).env("IBID_NEW_PASSWORD", new));
+        assert_eq!(ran.code, 0, "{ran:?}");
+    };
+    // Another key with the same password opens it.
+    let before = snapshots();
+    changed(password, "between");
+    changed("between", password);
+    assert!(gets(&backup(password)) > Some(0));
+    assert_eq!(snapshots(), before + 1);
+    assert_eq!(gets(&backup(password)), Some(0));
+
+    // Another password does not, and nothing is left of the backup.
+    changed(password, "another");
+    let keys = remote.server.keys("bucket");
+    let refused = backup(password);
+    assert_eq!(refused.code, 5, "{refused:?}");
+    assert!(refused.err.contains("wrong password"), "{refused:?}");
+    assert_eq!(remote.server.keys("bucket"), keys);
+
+    // Another repository at the same address is found to be another.
+    let all = backup("another");
+    assert_eq!(all.code, 0, "{all:?}");
+    for key in remote.server.keys("bucket") {
+        remote.server.set("bucket", &key, None);
+    }
+    assert_eq!(backup("another").code, 10);
+    let created = run(remote
+        .command(&["init", CHEAP[0], CHEAP[1]])
+        .env("IBID_PASSWORD", "another"));
+    assert_eq!(created.code, 0, "{created:?}");
+    assert_eq!(backup("another").code, 0);
+}

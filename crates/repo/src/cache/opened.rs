@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use ibid_format::{FileId, FileKind, config};
+use ibid_format::{FileId, FileKind, config, slot};
 
 use super::{Cache, files_in, touch};
 
@@ -12,12 +12,13 @@ pub(super) const OPENED: &str = "opened";
 const MAGIC: usize = 8;
 /// Longest address, bytes.
 const ADDRESS_MAX: usize = 4096;
-const SIZE_MAX: u64 = (MAGIC + 2 + ADDRESS_MAX + 16) as u64 + config::LIMIT;
+const SIZE_MAX: u64 = (MAGIC + 2 + ADDRESS_MAX + 16) as u64 + slot::LIMIT + config::LIMIT;
 
-/// The key slot that opened an encrypted repository, and the bytes of its config.
+/// The key slot that opened an encrypted repository with the bytes of its file, and those of the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LastOpened {
     pub(crate) slot: FileId,
+    pub(crate) key: Vec<u8>,
     pub(crate) config: Vec<u8>,
 }
 
@@ -43,10 +44,12 @@ fn read(path: &Path, address: &str) -> Option<LastOpened> {
     FileKind::Opened.check(&bytes).ok()?;
     let (length, rest) = bytes.get(MAGIC..)?.split_first_chunk()?;
     let (found, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-    let (slot, config) = rest.split_first_chunk()?;
+    let (slot, rest) = rest.split_first_chunk()?;
+    let (key, config) = rest.split_at_checked(slot::LIMIT as usize)?;
     let is_it = found == address.as_bytes() && config.len() as u64 <= config::LIMIT;
     is_it.then(|| LastOpened {
         slot: FileId(*slot),
+        key: key.to_vec(),
         config: config.to_vec(),
     })
 }
@@ -54,20 +57,26 @@ fn read(path: &Path, address: &str) -> Option<LastOpened> {
 impl Cache {
     /// Remembers what has opened the repository at an address. Without it, more is asked the next time.
     pub(crate) fn remember_opened(&self, address: &str, opened: &LastOpened) {
-        if address.len() > ADDRESS_MAX {
+        if address.len() > ADDRESS_MAX || opened.key.len() as u64 != slot::LIMIT {
             return;
         }
         let path = self.folder().join(OPENED);
         if read(&path, address).as_ref() != Some(opened) {
             let length = (address.len() as u16).to_le_bytes();
             let (magic, slot) = (FileKind::Opened.magic(), opened.slot.0);
-            let bytes = [&magic[..], &length, address.as_bytes(), &slot, &opened.config].concat();
+            let head = [&magic[..], &length, address.as_bytes(), &slot].concat();
+            let bytes = [head, opened.key.clone(), opened.config.clone()].concat();
             let _ = self.write_bytes("", &path, &bytes);
         }
         // Of two repositories that were at one address, this is the last.
         if let Ok(file) = std::fs::File::options().write(true).open(&path) {
             touch(&file);
         }
+    }
+
+    /// Forgets what has opened the repository last: its key is gone.
+    pub(crate) fn forget_opened(&self) {
+        let _ = std::fs::remove_file(self.folder().join(OPENED));
     }
 }
 
@@ -81,6 +90,7 @@ mod tests {
         let caches = [1, 2].map(|number| Cache::new(folder.path(), FileId([number; 16])));
         let opened = |number| LastOpened {
             slot: FileId([number; 16]),
+            key: vec![number; slot::LIMIT as usize],
             config: vec![number; 100],
         };
         assert_eq!(LastOpened::find(folder.path(), "s3://a"), None);
@@ -104,7 +114,7 @@ mod tests {
         let whole = std::fs::read(caches[1].folder().join(OPENED)).unwrap();
         std::fs::remove_file(&path).unwrap();
         let path = caches[1].folder().join(OPENED);
-        for length in 0..MAGIC + 2 + 6 + 16 {
+        for length in 0..MAGIC + 2 + 6 + 16 + slot::LIMIT as usize {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert_eq!(LastOpened::find(folder.path(), "s3://a"), None, "{length}");
         }

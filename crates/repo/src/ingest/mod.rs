@@ -205,7 +205,16 @@ impl Repository {
             .then(|| self.load_own_index(options, &Listed::default()))
             .transpose()?;
         let mut session = (!options.dry_run).then(begin).transpose()?;
-        let listed = Listed::of(&*self.files.storage, &LISTED)?;
+        let listed = match Listed::of(&*self.files.storage, &LISTED) {
+            Err(error @ Error::KeyGone { .. }) => {
+                if let Some(cache) = &self.cache {
+                    cache.forget_opened();
+                }
+                session.map_or(Ok(()), |session| session.end(&self.files))?;
+                return Err(error);
+            }
+            listed => listed?,
+        };
         let load = || early.map_or_else(|| self.load_own_index(options, &listed), Ok);
         let at_once = self.files.storage.is_remote();
         let origin = || {

@@ -35,7 +35,7 @@ impl Repository {
             encrypted: header.encrypted,
             config: copy,
             slots: None,
-            is_remembered: false,
+            remembered: None,
         }))
     }
 
