@@ -132,8 +132,8 @@ impl ObjectStorage {
         *self.listed_archives.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 
-    /// Stores an object, in this class of storage.
-    fn put_in(&self, class: Option<&str>, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+    /// Stores an object, in this class of storage. Returns whether it may have been stored twice.
+    fn put_in(&self, class: Option<&str>, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
         let path = self.path(name.as_str());
         let payload = payload(parts);
         let locking = self.locking_store(name)?;
@@ -144,8 +144,8 @@ impl ObjectStorage {
         let _asking = self.shared.silences.asking();
         let begun = Instant::now();
         let mut pause = PAUSE_FIRST;
-        // Whether a request may have stored the object though no answer said so.
-        let mut in_doubt = false;
+        // Requests that may have stored the object though no answer said so.
+        let mut in_doubt = 0_u32;
         let exists = || Error::new(ErrorKind::AlreadyExists, Operation::Put, Some(name), self.location());
         loop {
             let options = PutOptions {
@@ -154,14 +154,14 @@ impl ObjectStorage {
                 ..PutOptions::default()
             };
             let put = self.run(&call, store.put_opts(&path, payload.clone(), options));
-            let Err(error) = put else { return Ok(()) };
+            let Err(error) = put else { return Ok(in_doubt > 0) };
             let last = call.last();
             match last {
                 Some(Met::Status(409 | 412 | 304)) => {
                     // 409 may also mean that another put of this name is not yet decided.
-                    if matches!(last, Some(Met::Status(409))) || in_doubt {
+                    if matches!(last, Some(Met::Status(409))) || in_doubt > 0 {
                         match compare(self, name, parts)? {
-                            Found::These if in_doubt => return Ok(()),
+                            Found::These if in_doubt > 0 => return Ok(in_doubt > 1),
                             Found::These | Found::Others => return Err(exists()),
                             Found::Nothing => {}
                         }
@@ -169,8 +169,8 @@ impl ObjectStorage {
                         return Err(exists());
                     }
                 }
-                Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => in_doubt = true,
-                Some(Met::Nothing { unsent, hopeless, .. }) if !hopeless => in_doubt |= !unsent,
+                Some(Met::Status(408 | 425 | 429 | 500 | 502..)) => in_doubt += 1,
+                Some(Met::Nothing { unsent, hopeless, .. }) if !hopeless => in_doubt += u32::from(!unsent),
                 _ => return Err(self.fail(Operation::Put, Some(name), &call, error)),
             }
             if begun.elapsed() + pause > self.patience {
@@ -376,12 +376,16 @@ fn payload(parts: &[&[u8]]) -> PutPayload {
 
 impl Storage for ObjectStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.put_in(None, name, parts).map(drop)
+    }
+
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
         self.put_in(None, name, parts)
     }
 
     fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         self.note_archives(None);
-        self.put_in(self.address.storage_class(), name, parts)
+        self.put_in(self.address.storage_class(), name, parts).map(drop)
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {

@@ -101,11 +101,15 @@ impl Confirming {
 
 impl Storage for Confirming {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {
+        self.put_noting_repeats(name, parts).map(drop)
+    }
+
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<bool> {
         match name.is_in(folder::SESSIONS) {
             true => self.gone()?,
             false => self.confirm()?,
         }
-        self.storage.put(name, parts)
+        self.storage.put_noting_repeats(name, parts)
     }
 
     fn put_data(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {

@@ -51,6 +51,11 @@ impl Storage for Lockless {
         self.storage.put(name, parts)
     }
 
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<bool> {
+        self.refuse(name)?;
+        self.storage.put_noting_repeats(name, parts)
+    }
+
     fn put_data(&self, name: &Name, parts: &[&[u8]]) -> StorageResult<()> {
         self.refuse(name)?;
         self.storage.put_data(name, parts)

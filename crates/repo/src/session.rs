@@ -26,7 +26,7 @@ pub(crate) struct OpenSession {
 pub(crate) enum SessionEnd {
     /// The snapshot is durable; its file has so many bytes.
     Stored(u64),
-    /// A pruner has ended it.
+    /// Another process has ended it, and there is no such snapshot.
     Void,
 }
 
@@ -60,7 +60,7 @@ impl OpenSession {
             .map_err(Error::damaged("the new snapshot"))?;
         let name = name_in(folder::SNAPSHOTS, self.id);
         self.is_decided_elsewhere = true;
-        match files.storage.put(&name, &[&bytes]) {
+        match files.storage.put_noting_repeats(&name, &[&bytes]) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let mut found = files.storage.get(&name, snapshot::LIMIT)?;
                 if files.keys.is_write_only() {
@@ -78,13 +78,32 @@ impl OpenSession {
                     return Ok(SessionEnd::Void);
                 }
             }
-            put => put?,
+            Ok(true) if !self.is_there(files)? => {
+                // A try before had arrived. Its snapshot ended the session, was forgotten, and what it needed may have
+                // been pruned, before this one came.
+                match files.storage.delete(&name) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                    _ => {}
+                }
+                self.is_decided_elsewhere = false;
+                return Ok(SessionEnd::Void);
+            }
+            put => put.map(drop)?,
         }
         self.is_decided_elsewhere = false;
         if let Some(copies) = &files.copies {
             copies.put(folder::SNAPSHOTS, self.id, &bytes);
         }
         Ok(SessionEnd::Stored(bytes.len() as u64))
+    }
+
+    /// Returns whether the session was ended by no other process.
+    fn is_there(&self, files: &Files) -> Result<bool> {
+        match files.storage.size(&name_in(folder::SESSIONS, self.id)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Ends the session. If its snapshot may be stored without this process knowing, it stays, and a pruner

@@ -37,6 +37,23 @@ pub trait Storage: Send + Sync {
     /// After any other error nothing or the whole object is there; the call can be repeated.
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error>;
 
+    /// Does the same as [`put`](Storage::put), and returns whether the object may have been stored twice: the answer to
+    /// an earlier try was lost, so it was sent again, and others may have seen and deleted it in between. By default it
+    /// never is, as where each object is sent once.
+    ///
+    /// ```
+    /// use ibid_storage::{Memory, Name, Storage};
+    /// let storage = Memory::new();
+    /// assert!(!storage.put_noting_repeats(&Name::new("snapshots/a")?, &[b"an object"])?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Storage::put).
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+        self.put(name, parts).map(|()| false)
+    }
+
     /// Stores a new object that is seldom read and mostly large, as [`put`](Storage::put). A storage may keep it where
     /// that costs less, and even where it must be [thawed](Storage::archives) before it can be read. By default it is
     /// as any other.
@@ -198,6 +215,9 @@ macro_rules! forward {
             }
             fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
                 (**self).put_data(name, parts)
+            }
+            fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+                (**self).put_noting_repeats(name, parts)
             }
             fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
                 (**self).get(name, limit)

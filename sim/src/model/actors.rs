@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::log::{self, Batch, State};
 use super::view::{View, bits, can_go};
-use super::world::{Chunks, Folder, Frame, Id, Object, Put, Shared, delete, get, list, put, turn};
+use super::world::{Chunks, Folder, Frame, Id, Name, Object, Put, Shared, delete, get, list, put, turn};
 
 const DEPTH_MAX: u8 = 3;
 
@@ -129,14 +129,39 @@ enum End {
     Failed,
 }
 
+/// Puts something again after a while: others do much until a laptop is opened again.
+async fn puts_later(world: &Shared, name: Name, object: Object) -> Put {
+    let pause = world.borrow_mut().random.below(300);
+    for _ in 0..pause {
+        turn().await;
+    }
+    put(world, name, object).await
+}
+
 /// Puts the snapshot, and ends the session.
 async fn ends(world: &Shared, session: Id, wanted: Chunks) -> End {
     let name = (Folder::Snapshots, session);
-    let gives_up = world.borrow_mut().chance(50);
+    let (gives_up, sends_again) = {
+        let world = &mut world.borrow_mut();
+        (world.chance(50), world.chance(50))
+    };
     let stored = match put(world, name, Object::Snapshot(wanted)).await {
         Put::Stored => true,
         // It may arrive any time: the session stays open.
         Put::Unknown if gives_up => return End::Failed,
+        Put::Unknown if sends_again => match puts_later(world, name, Object::Snapshot(wanted)).await {
+            Put::Stored => {
+                let looks_back = world.borrow().has("look-back");
+                if looks_back && get(world, (Folder::Sessions, session)).await.is_none() {
+                    // The first one had arrived, and was forgotten.
+                    delete(world, name).await;
+                    return End::Voided;
+                }
+                true
+            }
+            Put::Unknown => return End::Failed,
+            Put::Taken => get(world, name).await == Some(Object::Snapshot(wanted)),
+        },
         Put::Unknown | Put::Taken => get(world, name).await == Some(Object::Snapshot(wanted)),
     };
     if !stored && world.borrow().has("fence") {
@@ -176,9 +201,17 @@ async fn merges(world: &Shared) {
     }
 }
 
-/// Deletes snapshots now and then.
+/// Deletes snapshots now and then, also those whose backups do not know yet that they are stored.
 pub(crate) async fn forgetter(world: Shared) {
     for _ in 0..3 {
+        if world.borrow_mut().chance(30) {
+            let listed: Vec<Id> = list(&world, Folder::Snapshots).await.into_iter().collect();
+            let mut world = world.borrow_mut();
+            if !listed.is_empty() {
+                let at = world.random.below(listed.len() as u64) as usize;
+                world.forget_listed(listed[at]);
+            }
+        }
         let live: Vec<Id> = {
             let world = world.borrow();
             let live = world.acknowledged.keys().filter(|id| !world.forgotten.contains(id));
@@ -204,7 +237,7 @@ pub(crate) async fn reader(world: Shared) {
         let live: Vec<_> = world
             .acknowledged
             .iter()
-            .filter(|(id, _)| !world.forgotten.contains(id))
+            .filter(|(id, _)| !world.is_forgotten(**id))
             .map(|(id, chunks)| (*id, *chunks))
             .collect();
         match live.len() {
@@ -220,7 +253,7 @@ pub(crate) async fn reader(world: Shared) {
             tries += 1;
             if tries > 5 || !world.borrow().has("reload") {
                 let mut world = world.borrow_mut();
-                if !world.forgotten.contains(&id) {
+                if !world.is_forgotten(id) {
                     world.failed_read = Some(format!("chunk {chunk} of snapshot {id} can't be read"));
                 }
                 return;
@@ -403,9 +436,11 @@ async fn dooms(world: &Shared) -> bool {
             .copied()
             .collect();
         for session in seen {
-            if get(world, (Folder::Sessions, session)).await.is_none()
-                || get(world, (Folder::Snapshots, session)).await.is_some()
-            {
+            if get(world, (Folder::Sessions, session)).await.is_none() {
+                continue;
+            }
+            if get(world, (Folder::Snapshots, session)).await.is_some() {
+                delete(world, (Folder::Sessions, session)).await;
                 continue;
             }
             let waits = world.borrow_mut().chance(50);

@@ -21,7 +21,7 @@ use crate::support::Random;
 use world::{Object, Shared, World};
 
 /// What an actor may be made to forget, and what follows if it does.
-pub(crate) const RULES: [(&str, &str); 13] = [
+pub(crate) const RULES: [(&str, &str); 14] = [
     (
         "session-first",
         "a backup puts its session before it reads the log and the index",
@@ -29,6 +29,10 @@ pub(crate) const RULES: [(&str, &str); 13] = [
     (
         "fence",
         "a session that is still open is ended by a void snapshot, and its backup notices",
+    ),
+    (
+        "look-back",
+        "a backup that has sent its snapshot twice looks whether its session is still there",
     ),
     ("walk-again", "a backup that was ended looks for all its chunks again"),
     (

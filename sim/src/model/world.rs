@@ -67,6 +67,8 @@ pub(crate) struct World {
     next: Id,
     pub(crate) acknowledged: BTreeMap<Id, Chunks>,
     pub(crate) forgotten: BTreeSet<Id>,
+    /// Snapshots that were deleted before they were acknowledged.
+    deleted: BTreeSet<Id>,
     pub(crate) failed_read: Option<String>,
     pub(crate) freed: u64,
     pub(crate) read: u64,
@@ -83,6 +85,7 @@ impl World {
             next: 0,
             acknowledged: BTreeMap::new(),
             forgotten: BTreeSet::new(),
+            deleted: BTreeSet::new(),
             failed_read: None,
             freed: 0,
             read: 0,
@@ -120,6 +123,29 @@ impl World {
         }
     }
 
+    /// Deletes a snapshot that was listed. If it is acknowledged afterwards, it may be gone, or must be whole.
+    pub(crate) fn forget_listed(&mut self, id: Id) {
+        let name = (Folder::Snapshots, id);
+        if !matches!(self.store.get(&name), Some(Object::Snapshot(_))) {
+            return;
+        }
+        self.store.remove(&name);
+        match self.acknowledged.contains_key(&id) {
+            true => self.forgotten.insert(id),
+            false => {
+                // What is still on its way was sent before the one that was listed.
+                self.late.retain(|(late, _)| *late != name);
+                self.deleted.insert(id)
+            }
+        };
+    }
+
+    /// Returns whether a snapshot is gone or may go, since that was wanted.
+    pub(crate) fn is_forgotten(&self, id: Id) -> bool {
+        let is_gone = || !self.store.contains_key(&(Folder::Snapshots, id));
+        self.forgotten.contains(&id) || self.deleted.contains(&id) && is_gone()
+    }
+
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.store.values()
     }
@@ -137,7 +163,7 @@ impl World {
         }
         let stored = view::readable(self);
         for (id, wanted) in &self.acknowledged {
-            if self.forgotten.contains(id) {
+            if self.is_forgotten(*id) {
                 continue;
             }
             if self.store.get(&(Folder::Snapshots, *id)) != Some(&Object::Snapshot(*wanted)) {

@@ -280,6 +280,10 @@ impl HostStorage {
 
 impl Storage for HostStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        self.put_noting_repeats(name, parts).map(drop)
+    }
+
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if size > OBJECT_MAX {
             return Err(
@@ -293,7 +297,7 @@ impl Storage for HostStorage {
         let mut was_in_doubt = false;
         loop {
             let (error, is_in_doubt) = match self.done(&request, parts) {
-                Ok(_) => return Ok(()),
+                Ok((_, is_in_doubt)) => return Ok(was_in_doubt || is_in_doubt),
                 Err(failed) => failed,
             };
             was_in_doubt |= is_in_doubt;
@@ -302,7 +306,8 @@ impl Storage for HostStorage {
                 return Err(error);
             }
             match compare(self, name, parts)? {
-                Found::These => return Ok(()),
+                // One of several tries has stored it.
+                Found::These => return Ok(true),
                 Found::Others => return Err(error),
                 // It was deleted since.
                 Found::Nothing => {}

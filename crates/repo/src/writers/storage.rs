@@ -297,6 +297,12 @@ impl Storage for WriterStorage {
         self.storage.put(&self.stored_name(name), &signed_parts(&header, parts))
     }
 
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+        let header = self.header(name, parts)?;
+        self.storage
+            .put_noting_repeats(&self.stored_name(name), &signed_parts(&header, parts))
+    }
+
     fn put_data(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         let header = self.header(name, parts)?;
         self.storage

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 use ibid_repo::{
     BackupOptions, Error, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, RepairOptions,
@@ -968,4 +968,78 @@ fn a_reader_loads_the_index_again_if_a_prune_has_deleted_packs_meanwhile() {
         gate.released.wait();
         restoring.join().unwrap();
     });
+}
+
+/// Loses the answer to the first put of a snapshot, and sends it again when others have done their work.
+struct AnswerLost {
+    inner: Arc<Memory>,
+    others: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Hooks for AnswerLost {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, ibid_storage::Error> {
+        let others = match name.is_in("snapshots") {
+            true => self.others.lock().unwrap().take(),
+            false => None,
+        };
+        self.inner.put(name, parts)?;
+        let Some(others) = others else { return Ok(false) };
+        others();
+        match self.inner.put(name, parts) {
+            // Nothing was lost but the answer.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            put => put.map(|()| true),
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_that_was_seen_and_forgotten_before_its_backup_knew_of_it_does_not_come_back_without_its_data() {
+    for forgets in [false, true] {
+        let memory = Arc::new(Memory::new());
+        Repository::init(memory.clone(), Some(b"secret"), &small()).unwrap();
+        let seen = Arc::new(Mutex::new(None));
+        let others = {
+            let (memory, seen) = (memory.clone(), seen.clone());
+            move || {
+                let repository = Repository::open(memory.clone(), Some(b"secret")).unwrap();
+                let snapshot = repository.snapshot("latest").unwrap();
+                prune(&repository);
+                assert!(
+                    stored(memory.as_ref(), "sessions").is_empty(),
+                    "its snapshot has ended it"
+                );
+                if forgets {
+                    repository.forget(&[snapshot.id]).unwrap();
+                    assert!(prune(&repository).freed() > 100_000);
+                }
+                *seen.lock().unwrap() = Some(snapshot.id);
+            }
+        };
+        let storage = Arc::new(Hooked(AnswerLost {
+            inner: memory.clone(),
+            others: Mutex::new(Some(Box::new(others))),
+        }));
+        let heard = Arc::new(AtomicUsize::new(0));
+        let monitor = Monitor::new({
+            let heard = heard.clone();
+            move |warning| {
+                assert!(matches!(warning, Warning::BackupBeginsAgain), "{warning:?}");
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let repository = Repository::open(storage, Some(b"secret")).unwrap();
+        let all = versions(&repository.watched_by(&Arc::new(monitor)), 1, 5);
+        assert_eq!(heard.load(Ordering::Relaxed), usize::from(forgets));
+        let seen = seen.lock().unwrap().take().unwrap();
+        assert_eq!(all[0].0 != seen, forgets, "another session, and another snapshot");
+        assert_eq!(repository.snapshots().unwrap().len(), 1);
+        restore_all(&repository, &all);
+        assert!(repository.check(ReadData::All).unwrap().is_clean());
+        assert!(stored(memory.as_ref(), "sessions").is_empty());
+    }
 }

@@ -14,6 +14,10 @@ pub trait Hooks: Send + Sync {
         self.inner().put(name, parts)
     }
 
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+        self.put(name, parts).map(|()| false)
+    }
+
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
         self.inner().get(name, limit)
     }
@@ -63,6 +67,10 @@ impl<H> Deref for Hooked<H> {
 }
 
 impl<H: Hooks> Storage for Hooked<H> {
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+        self.0.put_noting_repeats(name, parts)
+    }
+
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
         self.0.put(name, parts)
     }

@@ -272,6 +272,14 @@ impl<S: Storage> Storage for Flaky<S> {
         })
     }
 
+    fn put_noting_repeats(&self, name: &Name, parts: &[&[u8]]) -> Result<bool, Error> {
+        self.call(Operation::Put, Some(name), || {
+            let repeated = self.inner.put_noting_repeats(name, parts)?;
+            self.state().counts.bytes_written += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+            Ok(repeated)
+        })
+    }
+
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
         self.call(Operation::Get, Some(name), || {
             let bytes = match self.damage_of(name) {
