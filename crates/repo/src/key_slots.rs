@@ -126,7 +126,7 @@ pub(crate) fn add_slot(
     cost: Argon2Cost,
     label: &str,
     now: i64,
-) -> Result<FileId> {
+) -> Result<OpenedSlot> {
     let id = new_id();
     let note = Note {
         created: now,
@@ -146,7 +146,7 @@ pub(crate) fn add_slot(
         // The note opens only with the key that it was sealed with.
         let is_right = |master| slot.note(&Keys::encrypted(keys.repository(), &master)).is_ok();
         if master.is_some_and(is_right) {
-            Ok(id)
+            Ok(OpenedSlot { id, file: bytes })
         } else {
             Err(Error::KeyNotStored { id })
         }

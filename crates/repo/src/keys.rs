@@ -106,14 +106,15 @@ impl Repository {
         }
         let created = options.created.unwrap_or_else(clock::now).seconds;
         let (cost, label) = (options.cost, &options.label);
-        add_slot(
+        let slot = add_slot(
             self.files.storage.as_ref(),
             &self.files.keys,
             password,
             cost,
             label,
             created,
-        )
+        )?;
+        Ok(slot.id)
     }
 
     /// Removes the slot whose id starts with `prefix`. The slot that opened the repository can't be
@@ -195,7 +196,8 @@ impl Repository {
             options.cost,
             &label,
             created,
-        )?;
+        )?
+        .id;
         let removed: Vec<FileId> = replaced.iter().map(Slot::id).collect();
         for id in &removed {
             self.files.storage.delete(&name_in(folder::KEYS, *id))?;

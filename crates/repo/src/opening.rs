@@ -205,11 +205,7 @@ impl Repository {
             None => keys,
         };
         let id = slot.as_ref().map(|slot| slot.id);
-        let opened = slot.map(|slot| LastOpened {
-            slot: slot.id,
-            key: slot.file,
-            config: bytes.to_vec(),
-        });
+        let opened = slot.map(|slot| LastOpened::of(slot, bytes));
         let mut repository = Repository::with_config(storage, keys, id, config)?;
         repository.opened = opened.map(Arc::new);
         Ok(repository)

@@ -234,7 +234,7 @@ impl Repository {
                 if let Some(slot) = slot
                     && Repository::probe(storage.as_ref()).is_ok_and(|probe| probe.id != id)
                 {
-                    let _ = storage.delete(&name_in(folder::KEYS, slot));
+                    let _ = storage.delete(&name_in(folder::KEYS, slot.id));
                 }
                 return Err(Error::RepositoryExists { location });
             }
@@ -243,7 +243,12 @@ impl Repository {
         // After the config, so that there is never a copy of one that another process has won over. Should it
         // fail, the next backup makes it.
         let _ = storage.put(&config_copy_name(), &[&bytes]);
-        Ok(Repository::assemble(storage, keys, slot, config, chunker))
+        let id = slot.as_ref().map(|slot| slot.id);
+        let opened = slot.map(|slot| LastOpened::of(slot, &bytes));
+        Ok(Repository {
+            opened: opened.map(Arc::new),
+            ..Repository::assemble(storage, keys, id, config, chunker)
+        })
     }
 
     fn assemble(

@@ -430,7 +430,7 @@ fn a_backup_begins_with_the_key_of_the_cache_and_ends_with_those_of_the_reposito
     };
     let snapshots = || remote.ok(&["snapshots", "--json"]).lines().count();
     let password = "secret";
-    backup(password);
+    assert_eq!(gets(&backup(password)), Some(0), "what made the repository can open it");
     while gets(&backup(password)) != Some(0) {
         // Times of folders that were too new are stored again.
         assert!(snapshots() < 5);

@@ -6,6 +6,7 @@ use std::path::Path;
 use ibid_format::{FileId, FileKind, config, slot};
 
 use super::{Cache, files_in, touch};
+use crate::key_slots::OpenedSlot;
 
 /// The file that holds it.
 pub(super) const OPENED: &str = "opened";
@@ -23,6 +24,14 @@ pub(crate) struct LastOpened {
 }
 
 impl LastOpened {
+    pub(crate) fn of(slot: OpenedSlot, config: &[u8]) -> LastOpened {
+        LastOpened {
+            slot: slot.id,
+            key: slot.file,
+            config: config.to_vec(),
+        }
+    }
+
     /// Returns what opened the repository at an address last, if a cache below this folder has it.
     pub(crate) fn find(folder: &Path, address: &str) -> Option<LastOpened> {
         let caches = files_in(folder).ok()?;

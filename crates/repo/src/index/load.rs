@@ -75,9 +75,15 @@ impl LoadedIndex {
         LoadedIndex::load_with(repository, view, Some(state.clone()), Listing::New, listed)
     }
 
-    /// Lists what a pruner loads an index from, and checkpoints.
+    /// Lists what a pruner loads an index from, checkpoints, and what it needs to encode chunks anew.
     pub(crate) fn list_for_pruner(repository: &Repository) -> Result<Listed> {
-        let folders = [DAMAGED_PACKS, folder::CHECKPOINTS, folder::INDEX, folder::PACKS];
+        let folders = [
+            DAMAGED_PACKS,
+            folder::CHECKPOINTS,
+            folder::INDEX,
+            folder::PACKS,
+            folder::SKETCHES,
+        ];
         Listed::of(&*repository.files.storage, &folders)
     }
 

@@ -11,6 +11,7 @@ use ibid_format::{FileId, Keys, index as index_file};
 use super::run::{Run, RunWriter};
 use crate::cache::{Cache, Kept};
 use crate::layout::{folder, new_id};
+use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::{Error, Monitor, Repository, Result, Warning};
 
@@ -29,32 +30,35 @@ impl Repository {
             // The old ones would stay, and be merged again after each backup.
             return Ok(());
         }
-        while self.merge_alike()? {
+        let mut left = Some(known.to_vec());
+        while let Some(known) = left.take()
+            && !alike(&known, limits.merged_files, limits.merged_bytes).is_empty()
+        {
             self.monitor.check_cancelled()?;
+            left = self.merge_alike()?;
         }
         Ok(())
     }
 
-    /// Merges index files of about one size, if there are many. Returns whether it did.
-    fn merge_alike(&self) -> Result<bool> {
+    /// Merges index files of about one size, if there are many. Returns those that there are then, if it did.
+    fn merge_alike(&self) -> Result<Option<Vec<(FileId, u64)>>> {
         let limits = self.index_limits();
-        let files = alike(
-            &self.files.list(folder::INDEX)?,
-            limits.merged_files,
-            limits.merged_bytes,
-        );
+        let storage = &*self.files.storage;
+        let listed = Listed::of(storage, &[folder::INDEX, folder::PRUNE])?;
+        let mut left = listed.ids(storage, folder::INDEX)?;
+        let files = alike(&left, limits.merged_files, limits.merged_bytes);
         if files.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        let state = PruneState::read(&self.files)?;
+        let state = PruneState::read_listed(&self.files, &listed)?;
         let mut indexes = Vec::new();
         for id in &files {
             match self.files.read_index_once(*id) {
                 Ok(index) if state.trusts(*id, index.epoch()) => indexes.push(index),
                 // A pruner will deal with it.
-                Ok(_) => return Ok(false),
+                Ok(_) => return Ok(None),
                 // It is damaged, or another process has merged it. A check reports damage.
-                Err(error) if error.is_fault() => return Ok(false),
+                Err(error) if error.is_fault() => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
@@ -71,7 +75,9 @@ impl Repository {
             self.monitor.warn(Warning::Cache { error });
         }
         self.delete_all(folder::INDEX, &files)?;
-        Ok(true)
+        left.retain(|(id, _)| !files.contains(id));
+        left.push((id, merged.len() as u64));
+        Ok(Some(left))
     }
 }
 

@@ -16,7 +16,6 @@ use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
 use super::work::{Batch, Part, SmallFile};
 use crate::index::{LoadedIndex, Place};
-use crate::listed::Listed;
 use crate::read::ChunkReader;
 use crate::scratch::Bits;
 use crate::source::Filter;
@@ -151,9 +150,9 @@ impl Sending<'_> {
                 self.chunk(id, length, kind)
             })?;
         }
-        let repository = self.job.repository;
+        let (repository, listed) = (self.job.repository, &self.job.loaded.listed);
         let each = &mut |id: &ChunkId, length, kind| self.chunk(id, length, kind);
-        repository.visit_checkpoints(&Listed::default(), &mut reach, again.snapshots, each)?;
+        repository.visit_checkpoints(listed, &mut reach, again.snapshots, each)?;
         self.flush()?;
         let flushed = self.batches.flush();
         self.note(flushed)

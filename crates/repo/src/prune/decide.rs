@@ -87,10 +87,15 @@ impl Repository {
 
     /// Deletes files of a folder unless they are gone already.
     pub(crate) fn delete_all(&self, folder: &str, ids: &[FileId]) -> Result<()> {
-        for ids in ids.chunks(DELETED_AT_ONCE) {
+        let names: Vec<Name> = ids.iter().map(|id| name_in(folder, *id)).collect();
+        self.delete_names(&names)
+    }
+
+    /// Deletes files unless they are gone already.
+    pub(crate) fn delete_names(&self, names: &[Name]) -> Result<()> {
+        for names in names.chunks(DELETED_AT_ONCE) {
             self.monitor.check_cancelled()?;
-            let names: Vec<Name> = ids.iter().map(|id| name_in(folder, *id)).collect();
-            self.files.storage.delete_all(&names)?;
+            self.files.storage.delete_all(names)?;
         }
         Ok(())
     }

@@ -191,7 +191,8 @@ impl Needed {
         }
         // A backup takes nothing from a checkpoint that can't be decoded.
         let of_checkpoint = &mut |id: &ChunkId, length, _| needed.add(index, id, length).map(drop);
-        repository.visit_checkpoints(&loaded.listed, &mut reach, snapshots, of_checkpoint)?;
+        // What is encoded anew visits the same ones.
+        repository.visit_checkpoints(&loaded.listed.copy(), &mut reach, snapshots, of_checkpoint)?;
         Ok(needed)
     }
 

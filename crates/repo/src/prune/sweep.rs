@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use ibid_format::sketches::Sketches;
 use ibid_format::{FileId, index as index_file};
-use ibid_storage::ErrorKind;
+use ibid_storage::{ErrorKind, Name};
 
 use super::moved::Moved;
 use super::{PruneState, PruneSummary};
@@ -34,29 +34,49 @@ impl Repository {
             }
             Ok(())
         })?;
-        let index_left = match self.sweep_index(state, &listed, summary) {
+        let mut gone = Vec::new();
+        let index_left = match self.sweep_index(state, &listed, &mut gone, summary) {
             // There is space for them once the packs are gone. To all who read them, these are not there already.
             Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && !doomed.is_empty() => true,
             swept => swept.map(|()| false)?,
         };
         if !doomed.is_empty() {
-            self.sweep_sketches(state, &listed, moved, summary)?;
+            self.sweep_sketches(state, &listed, moved, &mut gone, summary)?;
         }
         let names: Vec<_> = doomed.iter().map(|id| name_in(folder::PACKS, *id)).collect();
         self.note_locked(&names, summary)?;
-        self.delete_all(folder::PACKS, &doomed)?;
+        gone.extend(names);
+        self.delete_names(&gone)?;
         doomed.iter().for_each(|id| self.files.forget_pack(*id));
         summary.packs_deleted += doomed.len() as u64;
         summary.deleted += bytes;
         if index_left {
-            self.sweep_index(state, &Listed::default(), summary)?;
+            let mut gone = Vec::new();
+            self.sweep_index(state, &Listed::default(), &mut gone, summary)?;
+            self.delete_names(&gone)?;
         }
+        Ok(())
+    }
+
+    /// Deletes files of a folder that others stand for, because the next ones may need the space. Where the storage is
+    /// far, leaves them to be `gone` with the packs: a server takes many names with one request.
+    fn delete_with_packs(&self, folder: &str, ids: &[FileId], gone: &mut Vec<Name>) -> Result<()> {
+        if !self.files.storage.is_remote() {
+            return self.delete_all(folder, ids);
+        }
+        gone.extend(ids.iter().map(|id| name_in(folder, *id)));
         Ok(())
     }
 
     /// Writes index files without doomed packs, and small ones together. Those that are not trusted go: what they
     /// list is listed by others, or is found by its own directory.
-    fn sweep_index(&self, state: &PruneState, listed: &Listed, summary: &mut PruneSummary) -> Result<()> {
+    fn sweep_index(
+        &self,
+        state: &PruneState,
+        listed: &Listed,
+        gone: &mut Vec<Name>,
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
         let bytes_max = (self.memory / 8).min(24 << 20);
         let (mut group, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut archived = None;
@@ -88,7 +108,7 @@ impl Repository {
                 continue;
             }
             if bytes + size > bytes_max && !group.is_empty() {
-                self.merge_index(state, &group, &ids, summary)?;
+                self.merge_index(state, &group, &ids, gone, summary)?;
                 (group, ids, bytes) = (Vec::new(), Vec::new(), 0);
             }
             bytes += size;
@@ -96,7 +116,7 @@ impl Repository {
             ids.push(id);
         }
         if !group.is_empty() {
-            self.merge_index(state, &group, &ids, summary)?;
+            self.merge_index(state, &group, &ids, gone, summary)?;
         }
         Ok(())
     }
@@ -144,6 +164,7 @@ impl Repository {
         state: &PruneState,
         files: &[index_file::Index],
         ids: &[FileId],
+        gone: &mut Vec<Name>,
         summary: &mut PruneSummary,
     ) -> Result<()> {
         let is_kept = |pack| !state.is_doomed(pack);
@@ -153,7 +174,7 @@ impl Repository {
                 .map_err(Error::damaged("the merged index"))?;
             self.files.put_copied(folder::INDEX, id, &bytes)?;
         }
-        self.delete_all(folder::INDEX, ids)?;
+        self.delete_with_packs(folder::INDEX, ids, gone)?;
         summary.files_merged += ids.len() as u64;
         Ok(())
     }
@@ -165,6 +186,7 @@ impl Repository {
         state: &PruneState,
         listed: &Listed,
         moved: &mut Moved,
+        gone: &mut Vec<Name>,
         summary: &mut PruneSummary,
     ) -> Result<()> {
         let most = similar::CHUNKS_OF_ONE_FILE.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
@@ -195,7 +217,7 @@ impl Repository {
                 continue;
             }
             if chunks + count > most && chunks > 0 {
-                self.put_sketches(out.take(), &mut replaced, summary)?;
+                self.put_sketches(out.take(), &mut replaced, gone, summary)?;
                 chunks = 0;
             }
             chunks += count;
@@ -208,7 +230,7 @@ impl Repository {
                 }
             }
         }
-        self.put_sketches(out, &mut replaced, summary)
+        self.put_sketches(out, &mut replaced, gone, summary)
     }
 
     /// Stores these sketches in place of some files.
@@ -216,6 +238,7 @@ impl Repository {
         &self,
         sketches: Option<Sketches>,
         replaced: &mut Vec<FileId>,
+        gone: &mut Vec<Name>,
         summary: &mut PruneSummary,
     ) -> Result<()> {
         if let Some(sketches) = sketches.filter(|sketches| !sketches.runs.is_empty()) {
@@ -229,7 +252,7 @@ impl Repository {
                 put => put?,
             }
         }
-        self.delete_all(folder::SKETCHES, replaced)?;
+        self.delete_with_packs(folder::SKETCHES, replaced, gone)?;
         summary.files_merged += replaced.len() as u64;
         replaced.clear();
         Ok(())
