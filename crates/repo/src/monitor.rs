@@ -168,6 +168,8 @@ pub struct Monitor {
     /// The last path that was asked for.
     path: Mutex<Option<PathBuf>>,
     is_path_wanted: AtomicBool,
+    /// Whether the system has refused something in the local cache. All that is to be done there fails then.
+    is_cache_refused: AtomicBool,
     on_warning: Box<dyn Fn(Warning) + Send + Sync>,
     stops: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -181,6 +183,7 @@ impl Monitor {
             cancelled: AtomicBool::new(false),
             path: Mutex::default(),
             is_path_wanted: AtomicBool::new(false),
+            is_cache_refused: AtomicBool::new(false),
             on_warning: Box::new(on_warning),
             stops: None,
         }
@@ -245,6 +248,10 @@ impl Monitor {
     }
 
     pub(crate) fn warn(&self, warning: Warning) {
+        let is_refused = matches!(&warning, Warning::Cache { error } if matches!(error, crate::Error::Local { .. }));
+        if is_refused && self.is_cache_refused.swap(true, Ordering::Relaxed) {
+            return;
+        }
         (self.on_warning)(warning);
     }
 }

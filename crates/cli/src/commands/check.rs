@@ -3,13 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 
-use ibid_repo::ReadData;
+use ibid_repo::{Error, ReadData};
 
 use super::costs::{self, Costs, Meter};
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::CheckArgs;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{Failure, Outcome, Result, advice, with_causes};
 use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
@@ -24,7 +24,7 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     };
     let started = Instant::now();
     let costs = Costs::new(context, &args.costs)?;
-    let opened = context.open()?;
+    let opened = context.open().map_err(damage_is_a_fault)?;
     costs.know(&opened)?;
     let goes_on = costs.begin(context, "check", &opened, |_, rehearsal| {
         rehearsal.check(read)?;
@@ -47,4 +47,19 @@ pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
     } else {
         Outcome::Faults
     })
+}
+
+/// Turns damage that prevents opening a repository into a fault: finding it is the purpose of `check`.
+fn damage_is_a_fault(failure: Failure) -> Failure {
+    match failure {
+        // A newer version wrote it.
+        Failure::Repo(Error::ConfigDamaged {
+            source: ibid_format::Error::Version { .. },
+        }) => failure,
+        Failure::Repo(error @ (Error::ConfigDamaged { .. } | Error::ConfigMissing { .. } | Error::Damaged { .. })) => {
+            let advice = advice::on_repository(&error).map(|advice| format!(". {advice}"));
+            Failure::Faults(with_causes(&error) + &advice.unwrap_or_default())
+        }
+        failure => failure,
+    }
 }

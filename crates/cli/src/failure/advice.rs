@@ -11,7 +11,7 @@ use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_record::replicate::net::tls;
 use ibid_remote::Address;
-use ibid_remote::connection::{HostAddress, TlsAddress};
+use ibid_remote::connection::{HostAddress, NOT_STARTED, TlsAddress};
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -294,6 +294,9 @@ fn on_host(error: &StorageError) -> &'static str {
         }
         ErrorKind::PermissionDenied => {
             "Check that `ssh` reaches that machine as this user does, and that the user there may use the folder."
+        }
+        ErrorKind::Unsupported if error.found().starts_with(NOT_STARTED) => {
+            "Install ssh on this machine, or name another program with --ssh or IBID_SSH."
         }
         ErrorKind::Unsupported => {
             "Install this version of ibid on that machine. Where it is not found, add ?ibid=/PATH/TO/ibid to the \

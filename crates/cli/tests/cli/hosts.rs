@@ -203,7 +203,14 @@ fn what_ssh_says_is_told_with_what_to_do() {
     let away = Away::with("exec no-such-program-as-this");
     assert!(away.fails(1, &["snapshots"]).contains("not found"));
     let ran = run(away.command(&["snapshots"]).env("IBID_SSH", "/no/such/ssh"));
-    assert!(ran.code == 1 && ran.err.contains("Where it is not found"), "{ran:?}");
+    assert!(
+        ran.code == 1 && ran.err.contains("cannot start the program of --ssh: /no/such/ssh: "),
+        "{ran:?}"
+    );
+    assert!(
+        ran.err.contains("Install ssh") && !ran.err.contains("Install this version"),
+        "{ran:?}"
+    );
 }
 
 /// A script that ends the server after a moment, the first three times.

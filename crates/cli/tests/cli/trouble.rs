@@ -238,6 +238,8 @@ fn a_lost_config_is_made_again_and_no_other_repository_is_made_in_its_place() {
         }
         let said = home.fails(1, ["snapshots"]);
         assert!(said.contains("config") && said.contains("ibid repair"), "{said}");
+        let said = home.fails(4, ["check"]);
+        assert!(said.contains("config") && said.contains("ibid repair"), "{said}");
         let said = home.fails(1, ["init", CHEAP[0], CHEAP[1]]);
         assert!(
             said.contains("Do not run `ibid init` there") || said.contains("there is a repository"),

@@ -57,5 +57,5 @@ pub use ibid_tls::{CertificateError, Client as TlsClient, Identity};
 pub use listen::{MutualTls, listen};
 pub use server::serve;
 pub use serving::{ListenOptions, OpenStorage, Opened, ServeError, ServeOptions};
-pub use ssh::Ssh;
+pub use ssh::{NOT_STARTED, Ssh};
 pub use tls::{Tls, TlsAddress, TlsAddressError};

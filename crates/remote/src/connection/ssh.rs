@@ -58,6 +58,11 @@ fn remote_command(address: &HostAddress) -> String {
     format!("{program} serve --stdio -- {}", quoted(address.path()))
 }
 
+/// What the shell of this machine calls itself: so it can be told from one on the other machine.
+const SHELL: &str = "--ssh";
+/// Why there is no connection if the program is not there that was to make it.
+pub const NOT_STARTED: &str = "this machine cannot start the program of --ssh";
+
 /// Quotes a text for any shell: within single quotes, nothing but these has a meaning.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -76,7 +81,7 @@ impl Ssh {
         // signals alone that were ignored when it began, but not while it asks for a password.
         let script = format!("trap '' INT QUIT; exec {} \"$@\"", self.command);
         let mut child = Command::new("/bin/sh")
-            .args(["-c", &script, "ssh"])
+            .args(["-c", &script, SHELL])
             .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -160,6 +165,10 @@ fn reason(code: Option<i32>, said: &str) -> Ended {
     let line = line.map(|line| line.trim_end_matches(['.', '\r']).to_owned());
     let has = |text: &str| said.contains(text);
     match (code, line) {
+        (Some(126 | 127), Some(line)) if line.starts_with(SHELL) => {
+            let cause = line.rsplit_once("exec: ").map_or(&*line, |(_, cause)| cause);
+            Ended::hopeless(ErrorKind::Unsupported, format!("{NOT_STARTED}: {cause}"))
+        }
         (Some(126 | 127), line) => Ended::hopeless(
             ErrorKind::Unsupported,
             line.unwrap_or_else(|| "the program was not found".to_owned()),
@@ -234,6 +243,14 @@ mod tests {
             let ended = reason(Some(code), said);
             (ended.kind, ended.why, ended.is_hopeless)
         };
+        assert_eq!(
+            of(127, "--ssh: 1: exec: /no/such/ssh: not found\n"),
+            (
+                ErrorKind::Unsupported,
+                "this machine cannot start the program of --ssh: /no/such/ssh: not found".into(),
+                true
+            )
+        );
         assert_eq!(
             of(127, "bash: line 1: ibid: command not found\n"),
             (

@@ -299,7 +299,14 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |source| Error::local("list", folder, source);
     let mut paths = Vec::new();
     let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(paths),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(paths);
+        }
         entries => entries.map_err(failed)?,
     };
     for entry in entries {

@@ -123,7 +123,11 @@ impl Checking<'_> {
                     plan.add(self.loaded, &self.repository.files.keys, first, frames.len(), &summary)?;
                 }
             }
-            Err(error) if error.is_fault() => self.fault(&object, error.problem()),
+            // That it does not begin as a pack says no more.
+            Err(error) if error.is_fault() => {
+                self.fault(&object, error.problem());
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
         if read {
