@@ -46,6 +46,27 @@ fn an_answer_that_is_lost_does_not_make_a_put_fail() {
 }
 
 #[test]
+fn a_put_that_may_have_been_done_twice_is_told() {
+    let server = Server::start();
+    let place = storage(&server, "bucket/place");
+    let put = |object: &str, faults: &[Fault]| {
+        for fault in faults {
+            server.faults().next(Operation::Put, *fault);
+        }
+        place.put_noting_repeats(&name(object), &[b"bytes"]).unwrap()
+    };
+    assert!(!put("at-once", &[]));
+    assert!(!put("limit", &[Fault::Refuse(409)]), "nothing was done");
+    assert!(
+        !put("found", &[Fault::LoseAnswer]),
+        "the second one has found the first"
+    );
+    // The server may have stored it all the same, and someone may have deleted it since.
+    assert!(put("again", &[Fault::Refuse(503)]));
+    assert!(put("found-again", &[Fault::Refuse(503), Fault::LoseAnswer]));
+}
+
+#[test]
 fn the_object_of_someone_else_is_not_taken_for_ones_own() {
     let server = Server::start();
     let place = storage(&server, "bucket/place");

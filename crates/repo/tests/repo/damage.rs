@@ -50,6 +50,18 @@ fn a_flipped_bit_anywhere_is_noticed_and_gives_no_wrong_byte() {
 }
 
 #[test]
+fn a_pack_of_zeros_is_named_once_beside_its_frames() {
+    let scene = Scene::new();
+    for name in scene.names("packs") {
+        let image = scene.with(|image| image.get_mut(&name).unwrap().fill(0));
+        let report = open(storage(&image)).unwrap().check(ReadData::All).unwrap();
+        let faults = report.faults.iter().filter(|fault| fault.object == name.to_string());
+        let (frames, others): (Vec<_>, Vec<_>) = faults.partition(|fault| fault.problem.starts_with("at offset"));
+        assert_eq!(others.len(), 1, "{name}: {others:?} {frames:?}");
+    }
+}
+
+#[test]
 fn a_file_of_another_length_is_noticed() {
     let scene = Scene::new();
     for (name, bytes) in &scene.image {

@@ -190,7 +190,7 @@ fn a_backup_takes_as_many_requests_in_a_large_repository() {
 
 #[test]
 #[ignore = "takes 180 MB of memory or disk"]
-fn a_backup_among_ten_million_chunks_takes_six_requests_if_nothing_is_new() {
+fn a_backup_among_ten_million_chunks_takes_five_requests_if_nothing_is_new() {
     let [first, again, changed, _] = requests_of_backups(10_000_000);
     // 78 125 packs are listed once a day.
     assert_eq!((first, again, changed), (87, 5, 8));
