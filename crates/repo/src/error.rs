@@ -26,6 +26,14 @@ pub enum Error {
         /// What was to be done.
         action: &'static str,
     },
+    /// The config of a writer is lost or damaged. A keeper [makes it again](crate::Repository::repair_writer_config).
+    #[error("the config of writer {} can't be used: {problem}", &id.to_string()[..8])]
+    WriterConfig {
+        /// Id of the writer.
+        id: FileId,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// No writer, or more than one, has this label or an id that begins so.
     #[error("{}", writers_text(wanted, *matches))]
     UnknownWriter {
@@ -754,6 +762,7 @@ impl Error {
                     | Error::BadRecipe { .. }
                     | Error::BaseUnreadable { .. }
                     | Error::LogDamaged { .. }
+                    | Error::WriterConfig { .. }
             ),
         }
     }

@@ -117,4 +117,4 @@ pub use snapshots::{SnapshotFilter, SnapshotInfo, SnapshotPath};
 pub use source::Excludes;
 pub use stats::{DepthClass, FrameClass, ReadCost, SizeClass, Stats};
 pub use tree::{Change, Difference, FilePart, Search, Visit};
-pub use writers::WriterInfo;
+pub use writers::{Party, WriterInfo};

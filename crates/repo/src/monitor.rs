@@ -99,6 +99,8 @@ pub enum Warning {
         unreadable: u64,
         /// Paths of these packs in the repository: the first ten.
         named: Vec<String>,
+        /// Who is told: a writer can't repair anything.
+        party: crate::Party,
     },
     /// The storage did not answer whether packs of an archive are thawed. It is asked again, and goes on thawing.
     ThawUnknown {

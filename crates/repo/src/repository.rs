@@ -24,6 +24,7 @@ use crate::prune::PruneState;
 use crate::read::ChunkReader;
 use crate::scratch::Scratch;
 use crate::threads::lock;
+use crate::writers::Written;
 use crate::{Error, Monitor, Result, clock};
 
 /// Default chunker of new repositories, a name in [`ibid_chunk::NAMES`]: the one that saves most
@@ -150,6 +151,8 @@ pub struct Repository {
     scratch: Option<PathBuf>,
     /// Limits of the index, if they do not follow from the memory budget.
     pub(crate) index_limits: Option<IndexLimits>,
+    /// What a keeper has of a writer, if these are the files of one.
+    pub(crate) written: Option<Written>,
 }
 
 impl Repository {
@@ -271,6 +274,7 @@ impl Repository {
             cached_data: CACHED_DATA_DEFAULT,
             scratch: None,
             index_limits: None,
+            written: None,
         }
     }
 

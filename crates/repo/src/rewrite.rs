@@ -55,6 +55,9 @@ impl Repository {
     /// With [`exclude_lost`](RewriteOptions#structfield.exclude_lost) it also loses what can't be restored, so that the
     /// rest is whole. A later backup of the same files might have brought it back.
     ///
+    /// Of a snapshot of a writer, a keeper signs the new one. What the writer has stored is read for that and compared
+    /// with its ids, as in a prune.
+    ///
     /// The data of the files stays until the old snapshot is forgotten, and a [prune](Repository::prune) has run.
     ///
     /// # Errors
@@ -63,12 +66,14 @@ impl Repository {
     /// what is to stay; [`Interrupted`](crate::Error::Interrupted); errors of the storage. In each case the
     /// old snapshot stays.
     pub fn rewrite(&self, info: &SnapshotInfo, options: &RewriteOptions) -> Result<RewriteSummary> {
-        self.refuse_writers("changing files of a snapshot")?;
+        self.refuse_write_only("changing files of a snapshot")?;
         if options.forget && !options.dry_run {
             self.refuse_append_only()?;
         }
+        // What a keeper stores relies on nothing that the writer claims to have stored.
+        let doubting = self.doubting_still();
         let snapshot = Snapshot {
-            original: Some(info.snapshot.original.unwrap_or(info.id)),
+            original: Some(self.own_first_id(info)),
             ..info.snapshot.clone()
         };
         let excludes = Excludes::default()
@@ -81,7 +86,7 @@ impl Repository {
             .dry_run(options.dry_run)
             .similarity(Similarity::Off)
             .hints(Hints::Off);
-        let reader = self.tree_reader()?;
+        let reader = doubting.tree_reader()?;
         let summary = loop {
             let derived = Derived {
                 source: CopySource {
@@ -105,7 +110,7 @@ impl Repository {
                     None => is_there(seen, info).map(|()| Due::Yes),
                 },
             };
-            match self.store_derived(derived, &store) {
+            match doubting.store_derived(derived, &store) {
                 Ok(Some(summary)) => break summary,
                 Ok(None) => self.monitor.warn(Warning::BackupBeginsAgain),
                 // The listing of all the rest.
@@ -116,6 +121,7 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         };
+        self.refresh();
         if options.forget && summary.id.is_some() {
             self.forget(&[info.id])?;
         }

@@ -30,7 +30,7 @@ impl Repository {
         self.refuse_append_only()?;
         let again = Snapshot {
             tags,
-            original: Some(info.snapshot.original.unwrap_or(info.id)),
+            original: Some(self.own_first_id(info)),
             ..info.snapshot.clone()
         };
         let lacking = || Error::SnapshotIncomplete {

@@ -505,6 +505,7 @@ files of snapshots that are lost. You can stop it at any time, and back up meanw
 Examples:
   ibid repair --dry-run                what is damaged, and what would be done
   ibid repair
+  ibid repair --writer laptop          what the writer `laptop` has stored
   ibid repair --delete-damaged         also delete what earlier repairs have moved away")]
 pub(crate) struct RepairArgs {
     /// Show only what would be done

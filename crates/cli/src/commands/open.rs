@@ -180,6 +180,15 @@ impl Context {
     }
 
     fn unlock_with(&self, place: Place, probe: Probe, open: OpenProbe) -> Result<Opened> {
+        let (mut repository, password) = self.unlock_all(&place, &probe, open)?;
+        if let Some(writer) = &self.global.writer {
+            repository = repository.writer(writer)?;
+        }
+        self.ready(repository, place, password)
+    }
+
+    /// Opens the repository itself, also if a writer is wanted.
+    fn unlock_all(&self, place: &Place, probe: &Probe, open: OpenProbe) -> Result<(Repository, Option<Password>)> {
         if probe.encrypted && self.global.unencrypted {
             let location = place.location();
             return Err(Failure::Usage(format!(
@@ -187,13 +196,10 @@ impl Context {
                 self.unencrypted_option()
             )));
         }
-        let password = self.password_of(&place, &probe)?;
+        let password = self.password_of(place, probe)?;
         let bytes = password.as_ref().map(|password| password.as_slice());
-        let mut repository = open(&probe, place.storage(), bytes)?;
-        if let Some(writer) = &self.global.writer {
-            repository = repository.writer(writer)?;
-        }
-        self.ready(repository, place, password)
+        let repository = open(probe, place.storage(), bytes)?;
+        Ok((repository, password))
     }
 
     /// Returns the option by which a user accepts this repository without encryption.
@@ -229,14 +235,17 @@ impl Context {
         }
     }
 
-    /// Opens a repository to repair it. Makes its config again from the copy, if that is lost or damaged; a dry run
-    /// only opens it with the copy. Returns whether it was.
+    /// Opens a repository, or the files of a writer, to repair it. Makes its config again if that is lost or damaged; a
+    /// dry run only opens it with the copy, if there is one. Returns whether it was.
     pub(crate) fn open_to_repair(&self, dry_run: bool) -> Result<(Opened, bool)> {
         self.refuse_key_file("repairing")?;
-        if self.global.writer.is_some() {
-            return Err(Error::OfWriter { action: "repairing" }.into());
-        }
         let place = self.open_place()?;
+        if let Some(writer) = &self.global.writer {
+            let probe = self.probe(&place)?;
+            let (repository, password) = self.unlock_all(&place, &probe, Probe::open)?;
+            let config_made = repository.repair_writer_config(writer, dry_run)?;
+            return Ok((self.ready(repository.writer(writer)?, place, password)?, config_made));
+        }
         let storage = place.storage();
         let Ok(Some(copy)) = Repository::probe_copy(&*storage) else {
             let probe = Repository::probe(&*storage)?;

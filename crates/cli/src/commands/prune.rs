@@ -32,7 +32,7 @@ pub(crate) fn run(context: &mut Context, args: &PruneArgs) -> Result<Outcome> {
     let goes_on = costs.begin(context, "prune", &opened, |context, rehearsal| {
         let summary = rehearsal.prune(&options)?;
         if args.costs.estimate {
-            print::would_prune(&mut context.out, &summary.estimate)?;
+            print::would_prune(&mut context.out, opened.about, &summary.estimate)?;
         }
         Ok(())
     })?;

@@ -146,6 +146,14 @@ pub(crate) fn on_repository(error: &RepoError) -> Advice {
         RepoError::WriteOnly { .. } => {
             "Unset IBID_KEY_FILE, leave out --key-file, and give a password, on a machine that may read the backups."
         }
+        RepoError::WriterConfig { id, .. } => {
+            let id = id.to_string();
+            let advice = format!(
+                "`ibid repair --writer {}` makes it again, for a keeper: someone with the password of the repository.",
+                &id[..8]
+            );
+            return Some(advice.into());
+        }
         RepoError::OfWriter { .. } => "Leave out --writer, or copy the snapshots with `ibid copy` first.",
         RepoError::UnknownWriter { .. } | RepoError::WriterExists { .. } => "`ibid key list` shows the writers.",
         RepoError::WeakerLock { .. } => "Leave out --lock and --lock-mode, or give more.",

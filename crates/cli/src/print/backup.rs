@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ibid_repo::{BackupSummary, Result};
+use ibid_repo::{BackupSummary, Party, Result};
 use ibid_terminal::json::JsonPath;
 use ibid_terminal::number::{count, counted, duration, percent, rate, size};
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(crate) fn backup(
     }
     contents(out, summary)?;
     stored(out, summary)?;
-    flaws(out, summary)
+    flaws(out, about, summary)
 }
 
 /// Returns a count of what is neither a file nor a folder, with a comma after it; nothing if there is
@@ -195,7 +195,7 @@ fn stored(out: &mut Out, summary: &BackupSummary) -> Result<()> {
 }
 
 /// Prints what may be missing from the snapshot or wrong in it.
-fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
+fn flaws(out: &mut Out, about: About, summary: &BackupSummary) -> Result<()> {
     let counters = &summary.counters;
     if counters.changed_while_read > 0 {
         let changed = counted(counters.changed_while_read, "file", "files");
@@ -217,7 +217,11 @@ fn flaws(out: &mut Out, summary: &BackupSummary) -> Result<()> {
     if summary.lost_packs > 0 {
         let packs = counted(summary.lost_packs, "pack is", "packs are");
         out.line(format!(
-            "  {packs} not whole (see above): older snapshots may have lost data. Run `ibid repair`"
+            "  {packs} not whole (see above): older snapshots may have lost data. {}",
+            match about.party {
+                Party::Owner | Party::Keeper => "Run `ibid repair`",
+                Party::Writer => "Tell the keeper of the repository",
+            }
         ))?;
     }
     if summary.damaged_frames > 0 {

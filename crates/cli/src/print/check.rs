@@ -2,12 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use ibid_repo::{CheckReport, Fault, PackBytes, ReadData, Result};
+use ibid_repo::{CheckReport, Fault, PackBytes, Party, ReadData, Result};
 use ibid_terminal::json::JsonPath;
 use ibid_terminal::number::{count, counted, percent, size};
 use ibid_terminal::{escape, path_text};
 use serde::Serialize;
 
+use super::repair::of_writer;
 use super::unfinished::{JsonUnfinished, unfinished};
 use super::{About, Out};
 use crate::failure::advice;
@@ -114,24 +115,37 @@ pub(crate) fn check(out: &mut Out, about: About, report: &CheckReport, read: Rea
     archived(out, report.archived, not_read.each_ref().map(String::as_str))?;
     if report.unlisted_packs > 0 {
         let packs = counted(report.unlisted_packs, "pack", "packs");
-        out.line(format!("{packs} in no index file; the next backup lists them"))?;
+        out.line(match about.party {
+            // Some may lack what they are encoded against.
+            Party::Keeper => format!("{packs} in no index file; the next prune lists those that are whole"),
+            Party::Owner | Party::Writer => format!("{packs} in no index file; the next backup lists them"),
+        })?;
     }
     unfinished(out, &report.unfinished)?;
     if report.is_clean() {
         return out.line("no faults");
     }
     let faults = counted(report.faults_total, "fault", "faults");
-    match report.affected_total {
-        0 => out.line(format!("FOUND {faults}"))?,
-        files => {
-            let files = counted(files, "file or folder", "files or folders");
-            out.line(format!("FOUND {faults}; {files} of snapshots cannot be restored whole"))?;
-        }
+    let files = counted(report.affected_total, "file or folder", "files or folders");
+    match (report.faults_total, report.affected_total) {
+        (_, 0) => out.line(format!("FOUND {faults}"))?,
+        // A repair of a writer's files has ended all but this.
+        (0, _) => out.line(format!(
+            "LOST: {files} of snapshots cannot be restored whole. What a backup finds of them comes back. \
+             `ibid rewrite --all --exclude-lost --forget{}` leaves out the rest",
+            of_writer(about)
+        ))?,
+        _ => out.line(format!("FOUND {faults}; {files} of snapshots cannot be restored whole"))?,
     }
-    for advice in advice::on_faults(&report.faults) {
+    let advices = advice::on_faults(&report.faults);
+    let has_advice = !advices.is_empty();
+    for advice in advices {
         out.line(advice)?;
     }
-    Ok(())
+    match about.party {
+        Party::Keeper if has_advice => out.line("Give these commands the same --writer. The writer makes the backups."),
+        _ => Ok(()),
+    }
 }
 
 /// Says what was not done with packs in an archive, if there are any.

@@ -43,7 +43,7 @@ pub(crate) use costs::{costs, money, requests_text};
 pub(crate) use diff::DiffPrinter;
 pub(crate) use find::FindPrinter;
 use ibid_format::FileId;
-use ibid_repo::{Error, FilePart, Repository, Result};
+use ibid_repo::{Error, FilePart, Party, Repository, Result};
 use ibid_terminal::Output;
 use ibid_terminal::json::Item;
 pub(crate) use init::init;
@@ -81,6 +81,7 @@ use crate::commands::Servers;
 pub(crate) struct About {
     pub(crate) repository: FileId,
     pub(crate) encrypted: bool,
+    pub(crate) party: Party,
 }
 
 impl About {
@@ -88,6 +89,7 @@ impl About {
         About {
             repository: repository.id(),
             encrypted: repository.is_encrypted(),
+            party: repository.party(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Prints `repair`.
 
-use ibid_repo::{Fault, RepairReport, Result};
+use ibid_repo::{Fault, Party, RepairReport, Result};
 use ibid_terminal::escape;
 use ibid_terminal::number::{count, counted, size};
 use serde::Serialize;
@@ -41,9 +41,11 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
         return out.document("repair", about, &document(report, config_made));
     }
     if config_made {
-        out.line(match report.dry_run {
-            true => "the config would be made again from its copy",
-            false => "made the config again from its copy",
+        out.line(match (about.party, report.dry_run) {
+            (Party::Keeper, true) => "the config of the writer would be made again",
+            (Party::Keeper, false) => "made the config of the writer again",
+            (_, true) => "the config would be made again from its copy",
+            (_, false) => "made the config again from its copy",
         })?;
     }
     let would = if report.dry_run { "would be " } else { "" };
@@ -76,17 +78,21 @@ pub(crate) fn repair(out: &mut Out, about: About, report: &RepairReport, config_
     }
     if report.forgotten_packs > 0 {
         let packs = counted(report.forgotten_packs, "missing pack", "missing packs");
-        out.line(format!("  {packs} that nothing needs {would}forgotten"))?;
+        out.line(match about.party {
+            // What needs them is lost, which the list above says.
+            Party::Keeper => format!("  {packs} {would}forgotten"),
+            Party::Owner | Party::Writer => format!("  {packs} that nothing needs {would}forgotten"),
+        })?;
     }
     if report.deleted_aside > 0 {
         let files = counted(report.deleted_aside, "file", "files");
         out.line(format!("  {files} that earlier repairs had set aside {would}deleted"))?;
     }
-    end(out, report, config_made)
+    end(out, about, report, config_made)
 }
 
 /// Prints what is left to do.
-fn end(out: &mut Out, report: &RepairReport, config_made: bool) -> Result<()> {
+fn end(out: &mut Out, about: About, report: &RepairReport, config_made: bool) -> Result<()> {
     if report.is_clean() && !config_made {
         return out.line("nothing to repair");
     }
@@ -94,7 +100,10 @@ fn end(out: &mut Out, report: &RepairReport, config_made: bool) -> Result<()> {
         return out.line("nothing was written (--dry-run)");
     }
     if !report.set_aside.is_empty() {
-        out.line("What was set aside is below `damaged` in the repository. `ibid repair --delete-damaged` deletes it")?;
+        let writer = of_writer(about);
+        out.line(format!(
+            "What was set aside is below `damaged` in the repository. `ibid repair --delete-damaged{writer}` deletes it"
+        ))?;
     }
     if !report.left.is_empty() {
         out.line(
@@ -128,11 +137,24 @@ fn end(out: &mut Out, report: &RepairReport, config_made: bool) -> Result<()> {
                 .try_for_each(|advice| out.line(advice))
         }
         files => out.line(format!(
-            "LOST: {} of snapshots cannot be restored whole. Back up the same files again: what they still have \
-             comes back, in these snapshots too. What does not come back is reported until no snapshot has it: \
-             `ibid rewrite --all --exclude-lost --forget` leaves it out",
-            counted(files, "file or folder", "files or folders")
+            "LOST: {} of snapshots cannot be restored whole. {}: what they still have comes back, in these snapshots \
+             too. What does not come back is reported until no snapshot has it: \
+             `ibid rewrite --all --exclude-lost --forget{}` leaves it out",
+            counted(files, "file or folder", "files or folders"),
+            match about.party {
+                Party::Keeper => "Have the writer back up the same files again",
+                Party::Owner | Party::Writer => "Back up the same files again",
+            },
+            of_writer(about)
         )),
+    }
+}
+
+/// Returns the option that a command needs which has to do with the files of a writer.
+pub(super) fn of_writer(about: About) -> &'static str {
+    match about.party {
+        Party::Keeper => " --writer NAME",
+        Party::Owner | Party::Writer => "",
     }
 }
 

@@ -7,7 +7,7 @@ use ibid_format::FileId;
 use ibid_record::Latest;
 use ibid_record::replicate::nats::Address;
 use ibid_remote::{Requests, Silence};
-use ibid_repo::{Error, PolicyGroup, Warning};
+use ibid_repo::{Error, Party, PolicyGroup, Warning};
 use ibid_terminal::number::{count, counted, size};
 use ibid_terminal::{escape, message as line, path_text, reason};
 
@@ -79,7 +79,8 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             cut,
             unreadable,
             named,
-        } => line(&lost_packs(verb, [*missing, *cut, *unreadable], named)),
+            party,
+        } => line(&lost_packs(verb, *party, [*missing, *cut, *unreadable], named)),
         Warning::Replaced { object } => line(&format!(
             "note: {object} was damaged. What it said is in a new file, and it was deleted"
         )),
@@ -150,7 +151,7 @@ pub(crate) fn not_copied(what: &str, error: &Error) {
 }
 
 /// Returns what is said about packs that are missing, cut short, or unreadable.
-fn lost_packs(verb: Verb, numbers: [u64; 3], named: &[String]) -> String {
+fn lost_packs(verb: Verb, party: Party, numbers: [u64; 3], named: &[String]) -> String {
     let states = numbers.iter().zip(["missing", "cut short", "unreadable"]);
     let states = states.filter(|(packs, _)| **packs > 0);
     let states: Vec<String> = states
@@ -162,15 +163,28 @@ fn lost_packs(verb: Verb, numbers: [u64; 3], named: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {} more", count(more)),
     };
-    let then = match verb {
-        Verb::Read => {
+    let then = match (party, verb) {
+        (Party::Writer, _) => {
+            "What these files still have of the lost data is stored again. This warning comes again until the \
+             keeper of the repository runs `ibid repair --writer NAME` with the password: tell them"
+        }
+        (Party::Keeper, _) => {
+            "`ibid check` says what is affected, and `ibid repair` saves what is left, with the same --writer"
+        }
+        (Party::Owner, Verb::Read) => {
             "What these files still have of the lost data is stored again. \
              Run `ibid repair` to see what is lost for good"
         }
-        Verb::Look | Verb::Restore => "`ibid check` says what is affected, and `ibid repair` saves what is left",
+        (Party::Owner, Verb::Look | Verb::Restore) => {
+            "`ibid check` says what is affected, and `ibid repair` saves what is left"
+        }
+    };
+    let whose = match party {
+        Party::Owner => "the repository",
+        Party::Keeper | Party::Writer => "this writer",
     };
     format!(
-        "warning: {packs} of the repository: {} ({}{more}). {then}",
+        "warning: {packs} of {whose}: {} ({}{more}). {then}",
         states.join(", "),
         named.join(", ")
     )

@@ -11,6 +11,7 @@ use ibid_terminal::{Align, Table};
 use serde::Serialize;
 
 use super::json::JsonSnapshot;
+use super::repair::of_writer;
 use super::time::{local, rfc3339};
 use super::{About, Out};
 
@@ -97,8 +98,8 @@ pub(crate) fn forgotten(out: &mut Out, about: About, forgotten: &Forgotten<'_>, 
         false => out.line(format!("{what} {verb}"))?,
     }
     match pruned {
-        Pruned::Done(summary) => text_pruned(out, summary),
-        Pruned::Would(estimate) => text_would(out, estimate),
+        Pruned::Done(summary) => text_pruned(out, about, summary),
+        Pruned::Would(estimate) => text_would(out, about, estimate),
         Pruned::No if gone > 0 && !forgotten.dry_run => {
             out.line("`ibid prune` frees what they took; until then `ibid forget --undo` brings them back")
         }
@@ -259,18 +260,18 @@ pub(crate) fn prune_estimate(out: &mut Out, about: About, estimate: &PruneEstima
         return out.document("prune", about, &body);
     }
     text_estimate(out, estimate)?;
-    text_would(out, estimate)
+    text_would(out, about, estimate)
 }
 
 /// Prints what a prune would do, before what that costs.
-pub(crate) fn would_prune(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+pub(crate) fn would_prune(out: &mut Out, about: About, estimate: &PruneEstimate) -> Result<()> {
     match out.json {
         true => Ok(()),
-        false => text_would(out, estimate),
+        false => text_would(out, about, estimate),
     }
 }
 
-fn text_would(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+fn text_would(out: &mut Out, about: About, estimate: &PruneEstimate) -> Result<()> {
     out.line(format!(
         "would free     {}  {} deleted, {} written anew",
         size(estimate.freed),
@@ -283,7 +284,7 @@ fn text_would(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
         out.line(format!("would encode   {}  {what}", size(estimate.encoded_anew)))?;
     }
     text_archived(out, estimate)?;
-    text_lost(out, estimate)
+    text_lost(out, about, estimate)
 }
 
 /// Prints what stays because it is in an archive.
@@ -298,13 +299,15 @@ fn text_archived(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
 }
 
 /// Prints how many packs are damaged.
-fn text_lost(out: &mut Out, estimate: &PruneEstimate) -> Result<()> {
+fn text_lost(out: &mut Out, about: About, estimate: &PruneEstimate) -> Result<()> {
     if estimate.lost_packs == 0 {
         return Ok(());
     }
     let packs = counted(estimate.lost_packs, "pack is", "packs are");
     out.line(format!(
-        "{packs} not whole (see above), and only the others are pruned: snapshots may have lost data. Run `ibid repair`"
+        "{packs} not whole (see above), and only the others are pruned: snapshots may have lost data. Run `ibid \
+         repair{}`",
+        of_writer(about)
     ))
 }
 
@@ -397,13 +400,13 @@ pub(crate) fn pruned(out: &mut Out, about: About, summary: &PruneSummary) -> Res
         return Ok(());
     }
     text_estimate(out, &summary.estimate)?;
-    text_pruned(out, summary)
+    text_pruned(out, about, summary)
 }
 
-fn text_pruned(out: &mut Out, summary: &PruneSummary) -> Result<()> {
+fn text_pruned(out: &mut Out, about: About, summary: &PruneSummary) -> Result<()> {
     text_freed(out, summary)?;
     text_locks(out, summary)?;
-    text_lost(out, &summary.estimate)
+    text_lost(out, about, &summary.estimate)
 }
 
 /// Prints which locks were renewed, and when the space comes free that locks keep.

@@ -123,17 +123,11 @@ fn what_is_not_there_yet_is_refused_in_words() {
     let home = with_writer();
     laptop(&home, &["backup", "files", "--quiet"]);
     let before = tree(&home.path("repo"));
-    for command in [
-        &["repair"][..],
-        &["rewrite", "latest", "--exclude", "anna.txt", "--forget"],
-        &["backup", "files"],
-    ] {
-        let said = home.fails(1, [command, &["--writer", "laptop"]].concat());
-        assert!(
-            said.contains("not possible yet with the snapshots of a writer"),
-            "{command:?}: {said}"
-        );
-    }
+    let said = home.fails(1, ["backup", "files", "--writer", "laptop"]);
+    assert!(
+        said.contains("not possible yet with the snapshots of a writer"),
+        "{said}"
+    );
     assert!(tree(&home.path("repo")) == before);
     let mut copy = home.ibid([
         "copy",
@@ -303,4 +297,153 @@ fn keepers_prune_what_a_writer_has_stored() {
     home.ok(["restore", &home.at("files"), "out", "--writer", "laptop", "--verify"]);
     assert!(tree(&home.path("files")) == tree(&home.path("out")));
     home.ok(["forget", "latest", "--prune", "--writer", "laptop"]);
+}
+
+/// Returns the largest pack of the writer.
+fn largest_pack(home: &Home) -> std::path::PathBuf {
+    let mut packs: Vec<_> = tree(&home.path("repo"))
+        .into_iter()
+        .map(|(path, _, _)| path)
+        .filter(|path| path.starts_with("written") && path.iter().any(|part| part == "packs"))
+        .map(|path| home.path("repo").join(path))
+        .filter(|path| path.is_file())
+        .collect();
+    packs.sort_by_key(|path| std::fs::metadata(path).unwrap().len());
+    packs.pop().unwrap()
+}
+
+/// Backs versions of a file up, pruned after each, so that packs have deltas and are signed by keepers.
+fn store_versions(home: &Home) {
+    let mut bytes = noise(1_500_000, 7);
+    for version in 0..3 {
+        bytes[version * 400_000..][..30].copy_from_slice(&noise(30, 100 + version as u64));
+        home.write("files/large", &bytes);
+        home.write("files/gone", noise(300_000, 9));
+        assert_eq!(laptop(home, &["backup", "files", "--quiet"]).code, 0);
+        home.ok(["prune", "--writer", "laptop"]);
+    }
+}
+
+#[test]
+fn a_keeper_ends_the_damage_of_a_writers_files() {
+    let home = with_writer();
+    store_versions(&home);
+    std::fs::remove_file(largest_pack(&home)).unwrap();
+    // The writer says what it does, and whom to tell.
+    for _ in 0..2 {
+        let ran = laptop(&home, &["backup", "files"]);
+        assert_eq!(ran.code, 3, "{ran:?}");
+        assert!(
+            ran.err.contains("`ibid repair --writer NAME`") && ran.err.contains("stored again"),
+            "{ran:?}"
+        );
+        assert!(
+            ran.out.contains("Tell the keeper of the repository") && !ran.out.contains("ibid repair"),
+            "{ran:?}"
+        );
+    }
+    // So does the keeper's prune.
+    let pruned = home.fails(3, ["prune", "--writer", "laptop"]);
+    assert!(pruned.contains("with the same --writer"), "{pruned}");
+    // Versions that the laptop has overwritten are lost for good.
+    let lost = run(&mut home.ibid(["repair", "--writer", "laptop"]));
+    assert_eq!(lost.code, 4, "{lost:?}");
+    assert!(
+        lost.out.contains("files/large") && lost.out.contains("1 missing pack forgotten"),
+        "{lost:?}"
+    );
+    assert!(lost.out.contains("--forget --writer NAME"), "{lost:?}");
+    for _ in 0..2 {
+        let ran = laptop(&home, &["backup", "files"]);
+        assert!(ran.code == 0 && !ran.err.contains("warning"), "{ran:?}");
+        let ran = run(&mut home.ibid(["prune", "--writer", "laptop"]));
+        assert!(ran.code == 0 && !ran.err.contains("warning"), "{ran:?}");
+    }
+    home.ok(["restore", &home.at("files"), "out", "--writer", "laptop", "--verify"]);
+    assert!(tree(&home.path("files")) == tree(&home.path("out")));
+    let check = run(&mut home.ibid(["check", "--read-data", "--writer", "laptop"]));
+    assert!(check.code == 4 && check.out.contains("LOST: "), "{check:?}");
+    assert!(check.out.contains("--exclude-lost --forget --writer NAME"), "{check:?}");
+    let left = home.ok(["rewrite", "--all", "--exclude-lost", "--forget", "--writer", "laptop"]);
+    assert!(left.contains("is now"), "{left}");
+    home.ok(["check", "--read-data", "--writer", "laptop"]);
+    home.ok(["prune", "--writer", "laptop"]);
+    home.ok(["check", "--read-data", "--writer", "laptop"]);
+    let again: Value = serde_json::from_str(&laptop(&home, &["backup", "files", "--json"]).out).unwrap();
+    assert!(again["new_bytes"].as_u64().unwrap() < 10_000, "{again}");
+    assert!(home.ok(["repair", "--writer", "laptop"]).contains("nothing to repair"));
+}
+
+#[test]
+fn what_a_laptop_has_lost_too_is_left_out_or_forgotten() {
+    for forgets in [false, true] {
+        let home = with_writer();
+        store_versions(&home);
+        std::fs::remove_file(largest_pack(&home)).unwrap();
+        for name in ["gone", "large"] {
+            std::fs::remove_file(home.path("files").join(name)).unwrap();
+        }
+        assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 3);
+        let lost: Value =
+            serde_json::from_str(&run(&mut home.ibid(["repair", "--writer", "laptop", "--json"])).out).unwrap();
+        assert!(
+            lost["forgotten_packs"] == 1 && lost["affected_total"].as_u64() > Some(2),
+            "{lost}"
+        );
+        match forgets {
+            true => {
+                let affected = lost["affected"].as_array().unwrap();
+                let mut ids: Vec<&str> = affected.iter().map(|one| one["snapshot"].as_str().unwrap()).collect();
+                ids.dedup();
+                home.ok([&["forget", "--writer", "laptop"][..], &ids].concat());
+            }
+            false => {
+                let left =
+                    run(&mut home.ibid(["rewrite", "--all", "--exclude-lost", "--forget", "--writer", "laptop"]));
+                assert!(left.code == 0 && left.err.contains("files/gone"), "{left:?}");
+            }
+        }
+        for _ in 0..2 {
+            home.ok(["prune", "--writer", "laptop"]);
+            home.ok(["check", "--read-data", "--writer", "laptop"]);
+            let ran = laptop(&home, &["backup", "files"]);
+            assert!(ran.code == 0 && ran.err.is_empty(), "{ran:?}");
+        }
+        assert!(home.ok(["repair", "--writer", "laptop"]).contains("nothing to repair"));
+    }
+}
+
+#[test]
+fn a_damaged_config_of_a_writer_is_made_again() {
+    let home = with_writer();
+    assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 0);
+    let written = std::fs::read_dir(home.path("repo/written"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let before = std::fs::read(written.join("config")).unwrap();
+    for names in [&["config"][..], &["config", "config.copy"]] {
+        for name in names {
+            std::fs::write(written.join(name), b"no config").unwrap();
+        }
+        let said = laptop(&home, &["backup", "files"]);
+        assert!(
+            said.code == 1 && said.err.contains("`ibid repair --writer "),
+            "{said:?}"
+        );
+        assert!(
+            home.fails(1, ["check", "--writer", "laptop"])
+                .contains("`ibid repair --writer ")
+        );
+        let repaired = home.ok(["repair", "--writer", "laptop"]);
+        assert!(repaired.contains("made the config of the writer again"), "{repaired}");
+        assert_eq!(laptop(&home, &["backup", "files", "--quiet"]).code, 0);
+        home.ok(["check", "--read-data", "--writer", "laptop"]);
+        assert!(home.ok(["repair", "--writer", "laptop"]).contains("nothing to repair"));
+        if names.len() == 1 {
+            assert_eq!(std::fs::read(written.join("config")).unwrap(), before);
+        }
+    }
 }

@@ -133,7 +133,7 @@ impl Repository {
     }
 
     /// Returns the id of the first of the snapshots that this one was made from, if a keeper says so.
-    fn own_first_id(&self, info: &SnapshotInfo) -> FileId {
+    pub(crate) fn own_first_id(&self, info: &SnapshotInfo) -> FileId {
         match self.files.keys.signer_of(FileKind::Snapshot, info.id) {
             Some(Signer::Writer) => info.id,
             _ => first_id(info),

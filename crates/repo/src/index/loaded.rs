@@ -13,7 +13,7 @@ use crate::layout::{config_name, folder, name_in};
 use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
-use crate::{Monitor, Result, Warning};
+use crate::{Repository, Result, Warning};
 
 /// The loaded index, with the damage found while loading.
 pub(crate) struct LoadedIndex {
@@ -89,15 +89,16 @@ impl LostPacks {
     }
 
     /// Tells of them, if there are any.
-    pub(crate) fn tell(self, monitor: &Monitor) {
+    pub(crate) fn tell(self, repository: &Repository) {
         if self.count() == 0 {
             return;
         }
-        monitor.warn(Warning::LostPacks {
+        repository.monitor.warn(Warning::LostPacks {
             missing: self.missing,
             cut: self.cut,
             unreadable: self.unreadable,
             named: self.named.iter().map(Name::to_string).collect(),
+            party: repository.party(),
         });
     }
 }
@@ -183,6 +184,20 @@ impl LoadedIndex {
             unreadable: unreadable.count() as u64,
             named: names.take(LostPacks::NAMED_MAX).collect(),
         }
+    }
+
+    /// Returns the packs that index files list and of which nothing is there.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = FileId> {
+        self.missing
+            .iter()
+            .filter(|pack| pack.found.is_none())
+            .map(|pack| pack.id)
+    }
+
+    /// Returns the packs that are there and of which nothing can be read.
+    pub(crate) fn damaged_packs(&self) -> impl Iterator<Item = FileId> {
+        let packs = self.damaged.iter().filter(|file| file.is_pack());
+        packs.filter_map(|file| FileId::parse(file.name.last_segment()))
     }
 
     /// Finds the packs that a repair has dealt with.

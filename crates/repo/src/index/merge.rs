@@ -54,8 +54,8 @@ impl Repository {
         let mut indexes = Vec::new();
         for id in &files {
             match self.files.read_index_once(*id) {
-                Ok(index) if state.trusts(*id, index.epoch()) => indexes.push(index),
-                // A pruner will deal with it.
+                Ok(index) if state.trusts(*id, index.epoch()) && self.files.believes_index(*id) => indexes.push(index),
+                // A pruner will deal with it, or a writer has signed it.
                 Ok(_) => return Ok(None),
                 // It is damaged, or another process has merged it. A check reports damage.
                 Err(error) if error.is_fault() => return Ok(None),

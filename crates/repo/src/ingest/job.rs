@@ -171,7 +171,7 @@ impl<'a> Job<'a> {
     pub(crate) fn report_lost_packs(&self) {
         let lost = self.loaded.lost_packs();
         self.count(|tally| tally.lost_packs = lost.count());
-        lost.tell(self.monitor);
+        lost.tell(self.repository);
     }
 
     /// Deletes damaged files whose contents are in other files now. What can't be deleted is left to the

@@ -347,7 +347,7 @@ impl Repository {
     /// files and has lost none. It has the id of another one, and is marked as skipped, if another process has stored
     /// the same.
     pub(crate) fn store_derived(&self, derived: Derived<'_>, options: &BackupOptions) -> Result<Option<BackupSummary>> {
-        self.refuse_writers("storing a changed snapshot")?;
+        self.refuse_write_only("storing a changed snapshot")?;
         let started = clock::instant();
         let (program, paths) = (&options.program, &derived.snapshot.paths);
         // Before this, a pruner may delete what the index lists.

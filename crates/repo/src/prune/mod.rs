@@ -36,7 +36,7 @@ use ibid_format::prune_log::{Batch, Entry};
 use ibid_format::writer::Signer;
 use ibid_format::{FileId, FileKind, snapshot};
 use ibid_storage::ErrorKind;
-pub(crate) use log::{PruneState, entry_name, read_entry};
+pub(crate) use log::{PruneState, append, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
@@ -68,7 +68,7 @@ impl Repository {
     pub fn prune_estimate_without(&self, forgotten: &[FileId], options: &PruneOptions) -> Result<PruneEstimate> {
         let doubting = self.doubting(false);
         let loaded = LoadedIndex::load(&doubting, View::Writer)?;
-        loaded.lost_packs().tell(&self.monitor);
+        loaded.lost_packs().tell(self);
         doubting.estimate_of(&loaded, forgotten, options)
     }
 
@@ -262,7 +262,7 @@ impl Repository {
         self.load_to_read(&state, listed)?;
         if summary.estimate.lost_packs == 0 {
             // Once, however often it begins again.
-            loaded.lost_packs().tell(&self.monitor);
+            loaded.lost_packs().tell(self);
         }
         let mut plan = Plan::make(self, &loaded, &snapshots, options, encodes)?;
         summary.estimate = plan.estimate;

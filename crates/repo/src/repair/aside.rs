@@ -34,7 +34,11 @@ impl Repairing<'_> {
     pub(super) fn set_aside(&mut self, name: Name, problem: String) -> Result<()> {
         if !self.options.dry_run {
             let storage = &self.repository.files.storage;
-            let bytes = match storage.get(&name, SIZE_MAX).map_err(Error::from) {
+            let read = match &self.repository.written {
+                Some(written) => written.storage.whole(&name, SIZE_MAX),
+                None => storage.get(&name, SIZE_MAX),
+            };
+            let bytes = match read.map_err(Error::from) {
                 Ok(bytes) => bytes,
                 Err(error) if error.is_fault() => {
                     let problem = format!("{problem}; it can't be set aside: {}", error.problem());
@@ -108,8 +112,11 @@ impl Repairing<'_> {
     }
 }
 
-/// Returns the packs that repairs have dealt with.
+/// Returns the packs that repairs have dealt with. Of a writer there are none: its index files list such packs no more.
 pub(crate) fn packs_set_aside(files: &Files, listed: &Listed) -> Result<HashSet<FileId>> {
+    if files.keys.is_of_writer() {
+        return Ok(HashSet::new());
+    }
     if let Some(names) = listed.take(DAMAGED_PACKS) {
         return Ok(names.iter().filter_map(|(name, _)| pack_of(name)).collect());
     }
@@ -136,7 +143,7 @@ fn each_set_aside(files: &Files, mut each: impl FnMut(FileId, Name)) -> Result<(
 }
 
 /// Stores bytes below `damaged/`, unless they are there. Returns how many were written.
-pub(super) fn put_aside(storage: &dyn Storage, name: &Name, bytes: &[u8]) -> Result<u64> {
+pub(crate) fn put_aside(storage: &dyn Storage, name: &Name, bytes: &[u8]) -> Result<u64> {
     for number in 0..NAMES_MAX {
         let suffix = if number == 0 {
             String::new()
@@ -163,7 +170,7 @@ pub(super) fn put_aside(storage: &dyn Storage, name: &Name, bytes: &[u8]) -> Res
 }
 
 /// Deletes a file, if another process has not done so.
-pub(super) fn delete(storage: &dyn Storage, name: &Name) -> Result<()> {
+pub(crate) fn delete(storage: &dyn Storage, name: &Name) -> Result<()> {
     match storage.delete(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),

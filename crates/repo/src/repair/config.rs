@@ -205,6 +205,11 @@ impl Repairing<'_> {
         let storage = self.repository.files.storage.as_ref();
         let copy = match get(storage, false) {
             Ok(copy) => copy,
+            // That of a writer is behind a header.
+            Err(error) if error.is_of_content() => {
+                self.delete(config_copy_name(), error.problem())?;
+                None
+            }
             Err(error) if error.is_fault() => {
                 self.leave(config_copy_name(), error.problem());
                 return Ok(());

@@ -112,7 +112,12 @@ impl Repairing<'_> {
     fn examine_pack(&self, number: u32, pack: &Pack) -> Result<Examined> {
         let (index, files) = (&self.loaded.index, &self.repository.files);
         let mut problems = Vec::new();
-        let frames: Vec<Frame> = index.frames_of(number).map(|number| index.frame(number)).collect();
+        let frames: Vec<(u32, Frame)> = index
+            .frames_of(number)
+            .map(|number| (number, index.frame(number)))
+            .collect();
+        // What a writer has signed was decoded: a frame that does not hold what it should must not become a keeper's.
+        let is_doubted = self.loaded.is_doubted(number);
         if let Some(longer) = self.loaded.longer.iter().find(|longer| longer.id == pack.id) {
             problems.push(format!("{} bytes longer than expected", longer.excess));
         }
@@ -140,16 +145,21 @@ impl Repairing<'_> {
         if self.options.fast && problems.is_empty() {
             return Ok(Examined::Whole);
         }
-        let mut read = Vec::with_capacity(frames.len());
-        for frame in frames {
+        let (mut read, mut is_damaged) = (Vec::with_capacity(frames.len()), false);
+        for (number, frame) in frames {
+            let is_false = is_doubted && index.lost().contains(number);
             match self.opens(pack, &frame) {
-                Ok(opens) => read.push((frame, opens)),
+                Ok(opens) => {
+                    is_damaged |= !opens;
+                    read.push((frame, opens && !is_false));
+                }
                 Err(error) if error.is_fault() => return Ok(Examined::Closed(error.problem())),
                 Err(error) => return Err(error),
             }
         }
         let lost = read.iter().filter(|(_, opens)| !opens).count();
-        if lost > 0 {
+        // If all it says can be read, and not all of it is true, it stays: a prune deals with it.
+        if lost > 0 && (is_damaged || !problems.is_empty()) {
             problems.push(format!("{lost} of {} frames are lost", read.len()));
         }
         if problems.is_empty() {
@@ -173,6 +183,8 @@ impl Repairing<'_> {
         match self.repository.files.read_frame(pack, frame.offset, &mut sealed, false) {
             Ok((opened, _)) => Ok(opened.is_ok()),
             Err(Error::Storage(error)) if error.kind() == ErrorKind::Truncated => Ok(false),
+            // Without its header, nothing of a writer's pack can be opened.
+            Err(error) if error.is_of_content() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -187,9 +199,9 @@ impl Repairing<'_> {
 }
 
 /// Returns whether a directory lists the frames that the index has.
-fn lists(summary: &PackSummary, frames: &[Frame]) -> bool {
+fn lists(summary: &PackSummary, frames: &[(u32, Frame)]) -> bool {
     summary.frames.len() == frames.len()
-        && frames.iter().zip(&summary.frames).all(|(known, listed)| {
+        && frames.iter().zip(&summary.frames).all(|((_, known), listed)| {
             (known.offset, known.sealed, known.depth) == (listed.offset, listed.sealed, listed.depth)
                 && usize::from(known.blobs) == listed.blobs.len()
         })

@@ -18,6 +18,10 @@
 //! From then on a prune frees what such a pack may have been encoded against. So if it is there again, its frames
 //! may lack their bases: the mark below `damaged/` tells whoever loads the index, until a repair finds it whole.
 //!
+//! Of the files of a writer, that is [given up](give_up) at once: a writer can't read what is encoded against what. And
+//! nothing that the writer has signed is believed before it was decoded, as in a prune: else keepers would sign what it
+//! claims, or set aside what it says is damaged.
+//!
 //! # Interruption, and other processes
 //!
 //! Nothing is removed before every frame of it that opens is durable in a pack that a durable index file lists.
@@ -28,13 +32,14 @@
 mod aside;
 mod config;
 mod examine;
+mod give_up;
 mod report;
 mod salvage;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub(crate) use aside::packs_set_aside;
+pub(crate) use aside::{delete, packs_set_aside, put_aside};
 pub(crate) use config::{copy_differs, keep_copy};
 use examine::DamagedPack;
 use ibid_format::{FileId, index as index_file};
@@ -79,11 +84,11 @@ impl Repository {
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     pub fn repair(&self, options: &RepairOptions) -> Result<RepairReport> {
-        let uncached = self.without_cache();
+        self.refuse_write_only("repairing")?;
+        let uncached = self.without_cache().doubting(true);
         let log = PruneState::read(&uncached.files)?;
         let log_entries = log.damaged.len() as u64;
         if !options.dry_run {
-            uncached.refuse_writers("repairing")?;
             uncached.refuse_append_only()?;
             // As backups and prunes do.
             log.settled(&uncached.files)?;
@@ -188,7 +193,7 @@ impl Repairing<'_> {
 
     /// Moves keys out of the way that are damaged, or of an initialisation that was cut short.
     fn keys(&mut self) -> Result<()> {
-        if !self.repository.is_encrypted() {
+        if !self.repository.is_encrypted() || self.repository.files.keys.is_of_writer() {
             return Ok(());
         }
         for (id, slot) in self.repository.slots()? {
@@ -256,7 +261,16 @@ impl Repairing<'_> {
         if self.options.dry_run {
             let read = if self.options.fast { ReadData::No } else { ReadData::All };
             self.report.check = self.repository.check(read)?;
-            self.report.forgotten_packs = self.report.check.unneeded.len() as u64;
+            self.report.forgotten_packs = match self.repository.files.keys.is_of_writer() {
+                true => self.loaded.gone().count() as u64,
+                false => self.report.check.unneeded.len() as u64,
+            };
+            return Ok(());
+        }
+        if self.repository.files.keys.is_of_writer() {
+            self.give_up()?;
+            self.repository.refresh();
+            self.report.check = self.repository.check(ReadData::No)?;
             return Ok(());
         }
         self.report.check = self.repository.check(ReadData::No)?;

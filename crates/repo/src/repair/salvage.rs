@@ -8,7 +8,7 @@ use ibid_format::{ChunkId, FileId};
 
 use super::Repairing;
 use super::examine::DamagedPack;
-use crate::index::{Frame, Unlisted, each_unlisted};
+use crate::index::{Frame, Pack, Unlisted, each_unlisted};
 use crate::layout::{folder, name_in, new_id};
 use crate::{Error, Result};
 
@@ -20,6 +20,18 @@ pub(super) struct Salvage {
     open: [Option<PackBuilder>; 2],
     /// Packs that are durable, or would be.
     unlisted: Unlisted,
+    /// The index files that list them.
+    index_files: Vec<FileId>,
+}
+
+impl Salvage {
+    fn new(memory: u64) -> Salvage {
+        Salvage {
+            open: [None, None],
+            unlisted: Unlisted::new(memory),
+            index_files: Vec::new(),
+        }
+    }
 }
 
 impl Repairing<'_> {
@@ -27,17 +39,16 @@ impl Repairing<'_> {
     /// packs of which no frame that opens is left out.
     pub(super) fn salvage(&mut self, damaged: Vec<DamagedPack>) -> Result<Vec<DamagedPack>> {
         let ids = self.ids_from_index(&damaged)?;
-        let mut salvage = Salvage {
-            open: [None, None],
-            unlisted: Unlisted::new(self.repository.memory),
-        };
+        let mut salvage = Salvage::new(self.repository.memory);
         let mut salvaged = Vec::new();
         for pack in damaged {
             self.monitor.check_cancelled()?;
             match self.summaries(&pack, &ids)? {
                 Some(frames) => {
                     for summary in &frames {
-                        self.salvage_frame(&mut salvage, &pack, summary)?;
+                        self.report.salvaged_frames += 1;
+                        self.report.salvaged_bytes += u64::from(summary.sealed);
+                        self.store_again(&mut salvage, &pack.pack, summary)?;
                     }
                     salvaged.push(pack);
                 }
@@ -47,13 +58,46 @@ impl Repairing<'_> {
                 }
             }
         }
-        let open = std::mem::take(&mut salvage.open);
-        for pack in open.into_iter().flatten() {
-            self.store(&mut salvage, pack)?;
-        }
+        self.store_open(&mut salvage)?;
         self.list_unlisted(&mut salvage)?;
         self.write_index(&mut salvage)?;
         Ok(salvaged)
+    }
+
+    /// Stores all frames of these packs that can be decoded in new packs, too, and lists these. Returns the index files
+    /// that do so.
+    pub(super) fn move_out(&mut self, packs: &[u32]) -> Result<Vec<FileId>> {
+        let mut salvage = Salvage::new(self.repository.memory);
+        let loaded = self.loaded.clone();
+        for &number in packs {
+            self.monitor.check_cancelled()?;
+            let pack = loaded.index.pack(number);
+            let directory = match loaded.index.read_directory(&self.repository.files, number) {
+                Ok(directory) => directory,
+                // What is in it is not listed any more: the writer stores it again.
+                Err(error) if error.is_fault() => continue,
+                Err(error) => return Err(error),
+            };
+            for (frame, summary) in loaded.index.frames_of(number).zip(&directory.frames) {
+                if loaded.index.lost().contains(frame) || loaded.index.frame(frame).offset != summary.offset {
+                    continue;
+                }
+                match self.store_again(&mut salvage, &pack, summary) {
+                    Err(error) if error.is_fault() => {}
+                    stored => stored?,
+                }
+            }
+        }
+        self.store_open(&mut salvage)?;
+        self.write_index(&mut salvage)?;
+        Ok(salvage.index_files)
+    }
+
+    /// Stores the packs that are not full.
+    fn store_open(&mut self, salvage: &mut Salvage) -> Result<()> {
+        let open = std::mem::take(&mut salvage.open);
+        let mut open = open.into_iter().flatten();
+        open.try_for_each(|pack| self.store(salvage, pack))
     }
 
     /// Returns the summaries of a pack's frames that open, as a directory has them; none if it is not known
@@ -109,15 +153,13 @@ impl Repairing<'_> {
     }
 
     /// Adds a frame to a new pack.
-    fn salvage_frame(&mut self, salvage: &mut Salvage, pack: &DamagedPack, summary: &FrameSummary) -> Result<()> {
-        self.report.salvaged_frames += 1;
-        self.report.salvaged_bytes += u64::from(summary.sealed);
+    fn store_again(&mut self, salvage: &mut Salvage, pack: &Pack, summary: &FrameSummary) -> Result<()> {
         if self.options.dry_run {
             return Ok(());
         }
         let files = &self.repository.files;
-        let plaintext = files.read_plain_frame(&pack.pack, summary.offset, summary.sealed)?;
-        let kind = pack.pack.kind;
+        let plaintext = files.read_plain_frame(pack, summary.offset, summary.sealed)?;
+        let kind = pack.kind;
         let slot = &mut salvage.open[usize::from(kind == PackKind::Metadata)];
         let open = slot.get_or_insert_with(|| PackBuilder::new(&files.keys, new_id(), kind));
         open.add(&plaintext, &summary.blobs, summary.depth, &summary.bases);
@@ -158,6 +200,7 @@ impl Repairing<'_> {
         if !self.options.dry_run {
             self.report.written += written.iter().map(|(_, size)| size).sum::<u64>();
         }
+        salvage.index_files.extend(written.into_iter().map(|(id, _)| id));
         Ok(())
     }
 

@@ -55,12 +55,24 @@ impl Repository {
         if !self.files.keys.is_of_writer() || self.files.doubts.is_some() {
             return self.clone();
         }
+        self.with_doubts(Arc::new(Doubts {
+            // A rehearsal only counts what would be read.
+            verifies: verifies && self.files.rehearsal.is_none(),
+            verified: Mutex::default(),
+        }))
+    }
+
+    /// Does the same, and verifies each pack once for all such handles: many snapshots are changed one after the other.
+    pub(crate) fn doubting_still(&self) -> Repository {
+        match &self.written {
+            Some(written) if self.files.doubts.is_none() => self.with_doubts(written.doubts.clone()),
+            _ => self.clone(),
+        }
+    }
+
+    fn with_doubts(&self, doubts: Arc<Doubts>) -> Repository {
         let files = Files {
-            doubts: Some(Arc::new(Doubts {
-                // A rehearsal only counts what would be read.
-                verifies: verifies && self.files.rehearsal.is_none(),
-                verified: Mutex::default(),
-            })),
+            doubts: Some(doubts),
             names_denied: self.files.names_denied,
             rehearsal: self.files.rehearsal.clone(),
             ..Files::new(self.files.storage.clone(), self.files.keys.clone())
@@ -174,6 +186,14 @@ impl LoadedIndex {
 }
 
 impl Doubts {
+    /// Returns doubts of one who verifies packs.
+    pub(super) fn verifying() -> Doubts {
+        Doubts {
+            verifies: true,
+            verified: Mutex::default(),
+        }
+    }
+
     /// Verifies these packs, each once. Those that do not hold what they should are named.
     fn verify(&self, files: &Files, monitor: &Monitor, packs: &[Pack]) -> Result<()> {
         let lock = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,12 +4,13 @@
 //! repository reads them, once they are [behind their headers](storage).
 
 mod doubts;
+mod mending;
 mod storage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ibid_format::config::{self, Config};
+use ibid_format::config;
 use ibid_format::slot::Note;
 use ibid_format::writer::signed::{self, HEADER};
 use ibid_format::writer::{NOTE_LIMIT, REVOCATION_LIMIT, Revocation, StoredKind, WriterKey, encode_note, open_note};
@@ -32,6 +33,27 @@ pub struct WriterInfo {
     pub note: std::result::Result<Note, String>,
     /// Whether it was revoked.
     pub is_revoked: bool,
+}
+
+/// Who works with which files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// Someone who can do anything with the files of the repository, but for those of writers.
+    Owner,
+    /// The same, with the files of one writer.
+    Keeper,
+    /// A writer, which can only store.
+    Writer,
+}
+
+/// What a keeper does with the files of a writer beside reading and storing.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) storage: Arc<WriterStorage>,
+    /// The writer's own keys; `None` if it was revoked, or has opened the repository itself.
+    pub(crate) keys: Option<Keys>,
+    /// What is known of its packs, for those who change several snapshots.
+    doubts: Arc<Doubts>,
 }
 
 impl WriterInfo {
@@ -97,16 +119,7 @@ impl Repository {
         };
         let note = encode_note(&self.files.keys, id, &note).map_err(of_format)?;
         let keys = self.files.keys.of_writer(id).map_err(of_format)?;
-        let config = Config {
-            created,
-            chunker_number: self.config.chunker_number,
-            chunker_words: self.config.chunker_words.clone(),
-            frame_size: self.config.frame_size,
-            pack_size: self.config.pack_size,
-            chunk_key: None,
-            lock: self.config.lock,
-        };
-        let config = config::encode(&config, &keys).map_err(of_format)?;
+        let config = self.config_of_writer(created, &keys)?;
         // The config comes first: a writer that is listed can be used.
         let storage = WriterStorage::new(self.files.storage.clone(), id, keys, None);
         storage.put(&config_name(), &[&config])?;
@@ -152,8 +165,19 @@ impl Repository {
         let info = self.find_writer(wanted)?;
         let keys = self.files.keys.of_writer(info.id).map_err(Error::damaged("the key"))?;
         let counted = self.revocation(info.id)?;
+        let is_revoked = counted.is_some();
         let storage = WriterStorage::new(self.files.storage.clone(), info.id, keys.clone(), counted);
-        let opened = Repository::assemble_writer(storage, keys)?;
+        let mut opened = match Repository::assemble_writer(storage, keys) {
+            Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {
+                let problem = "it is missing, and so is its copy".to_owned();
+                return Err(Error::WriterConfig { id: info.id, problem });
+            }
+            opened => opened?,
+        };
+        if let Some(written) = opened.written.as_mut().filter(|_| !is_revoked) {
+            let key = WriterKey::derive(&self.files.keys, info.id).map_err(Error::damaged("the key"))?;
+            written.keys = Some(key.keys());
+        }
         Ok(opened.with_memory(self.memory)?.watched_by(&self.monitor))
     }
 
@@ -264,11 +288,30 @@ impl Repository {
     fn assemble_writer(storage: WriterStorage, keys: Keys) -> Result<Repository> {
         let bytes = match storage.get(&config_name(), config::LIMIT) {
             // A writer whose config is lost goes on with the copy.
-            Err(error) if error.kind() == ErrorKind::NotFound => storage.get(&config_copy_name(), config::LIMIT)?,
-            read => read?,
+            Err(error) if error.kind() == ErrorKind::NotFound => storage.get(&config_copy_name(), config::LIMIT),
+            read => read,
         };
-        let config = config::open(&bytes, &keys).map_err(|source| Error::ConfigDamaged { source })?;
-        Repository::with_config(Arc::new(storage), keys, None, config)
+        let unusable = |problem| Error::WriterConfig {
+            id: keys.repository(),
+            problem,
+        };
+        let bytes = match bytes.map_err(Error::from) {
+            Err(error) if error.is_damage() => return Err(unusable(error.problem())),
+            bytes => bytes?,
+        };
+        let config = match config::open(&bytes, &keys) {
+            Err(source @ ibid_format::Error::Version { .. }) => return Err(Error::ConfigDamaged { source }),
+            opened => opened.map_err(|source| unusable(source.to_string()))?,
+        };
+        let storage = Arc::new(storage);
+        let written = Written {
+            storage: storage.clone(),
+            keys: None,
+            doubts: Arc::new(Doubts::verifying()),
+        };
+        let mut opened = Repository::with_config(storage, keys, None, config)?;
+        opened.written = Some(written);
+        Ok(opened)
     }
 
     /// Refuses what the key of a writer, or a repository of a writer's files, is not for.
@@ -285,6 +328,15 @@ impl Repository {
         match self.is_write_only() {
             true => Err(Error::WriteOnly { action }),
             false => Ok(()),
+        }
+    }
+
+    /// Returns who works with which files.
+    pub fn party(&self) -> Party {
+        match self.files.keys.is_of_writer() {
+            false => Party::Owner,
+            true if self.is_write_only() => Party::Writer,
+            true => Party::Keeper,
         }
     }
 

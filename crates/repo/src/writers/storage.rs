@@ -46,7 +46,11 @@ impl WriterStorage {
 
     /// Returns the name that a file has in the storage.
     fn stored_name(&self, name: &Name) -> Name {
-        Name::new(&format!("{}{name}", self.prefix)).expect("names of a repository are short")
+        let stored = match name.as_str().strip_prefix(folder::DAMAGED) {
+            Some(rest) if self.is_aside(name) => format!("{}{rest}", self.folder_aside()),
+            _ => format!("{}{name}", self.prefix),
+        };
+        Name::new(&stored).expect("names of a repository are short")
     }
 
     /// Returns the header of a file of these parts.
@@ -108,6 +112,31 @@ impl WriterStorage {
         // What can't be read is named when it is to be used.
         read.is_ok()
             && signed::open(&self.keys, kind, id, &header).is_ok_and(|header| header.signer() == Signer::Writer)
+    }
+
+    /// Returns whether a name is that of a file that a repair has set aside. Such files mean nothing and are stored as
+    /// they were, headers and all, in a folder beside those that other repairs have set aside: with that of the writer,
+    /// there would be too many folders for a name.
+    fn is_aside(&self, name: &Name) -> bool {
+        name.is_in(folder::DAMAGED) && !self.keys.is_write_only()
+    }
+
+    /// Returns the folder of what repairs have set aside of this writer.
+    fn folder_aside(&self) -> String {
+        format!("{}/{}", folder::DAMAGED, self.keys.repository())
+    }
+
+    /// Returns a file with its header, whoever has signed it.
+    pub(crate) fn whole(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        self.storage.get(&self.stored_name(name), limit)
+    }
+
+    /// Stores a file as the writer with these keys does.
+    pub(crate) fn put_as(&self, keys: &Keys, name: &Name, bytes: &[u8]) -> Result<(), Error> {
+        let (kind, id) = self.what(Operation::Put, name)?;
+        let header =
+            signed::sign(keys, kind, id, &[bytes]).map_err(|source| self.refuse(Operation::Put, name, source))?;
+        self.storage.put(&self.stored_name(name), &[&header, bytes])
     }
 
     /// Calls `each` with the files of the writer among those that `list` calls its argument with.
@@ -293,6 +322,9 @@ impl Archives for WriterStorage {
 
 impl Storage for WriterStorage {
     fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), Error> {
+        if self.is_aside(name) {
+            return self.storage.put(&self.stored_name(name), parts);
+        }
         let header = self.header(name, parts)?;
         self.storage.put(&self.stored_name(name), &signed_parts(&header, parts))
     }
@@ -310,6 +342,9 @@ impl Storage for WriterStorage {
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, Error> {
+        if self.is_aside(name) {
+            return self.whole(name, limit);
+        }
         let what = self.what(Operation::Get, name)?;
         let mut bytes = self
             .storage
@@ -355,6 +390,16 @@ impl Storage for WriterStorage {
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(Name, u64)) -> Result<(), Error> {
         Error::check_folder(folder, || self.location())?;
+        if folder == folder::DAMAGED && !self.keys.is_write_only() {
+            let aside = self.folder_aside();
+            return self.storage.list(&aside, &mut |name, size| {
+                let rest = name.as_str().strip_prefix(&aside);
+                let own = rest.and_then(|rest| Name::new(&format!("{}{rest}", folder::DAMAGED)).ok());
+                if let Some(own) = own {
+                    each(own, size);
+                }
+            });
+        }
         let stored = format!("{}{folder}", self.prefix);
         self.list_by(each, |each| self.storage.list(stored.trim_end_matches('/'), each))
     }
@@ -385,6 +430,7 @@ impl Storage for WriterStorage {
     fn delete(&self, name: &Name) -> Result<(), Error> {
         // A writer ends its own session, and has nothing else to delete.
         match what(name) {
+            None if self.is_aside(name) => self.storage.delete(&self.stored_name(name)),
             Some((kind, _)) if kind == FileKind::Session || !self.keys.is_write_only() => {
                 self.storage.delete(&self.stored_name(name))
             }

@@ -45,6 +45,7 @@ fn a_backup_says_that_packs_are_missing_and_what_it_stored_again() {
                     cut: 0,
                     unreadable: 0,
                     named,
+                    party: ibid_repo::Party::Owner,
                 } if *named == [pack.to_string()]
             )
         };

@@ -50,3 +50,4 @@ mod unfinished;
 mod writers;
 mod writers_forgotten;
 mod writers_pruned;
+mod writers_repaired;

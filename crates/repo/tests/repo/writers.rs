@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ibid_format::frame::{Compression, FrameBuilder, FrameEncoder};
 use ibid_format::pack::{PackBuilder, PackKind};
 use ibid_format::writer::{WriterKey, signed};
-use ibid_format::{FileId, FileKind, Keys, index};
+use ibid_format::{ChunkId, FileId, FileKind, Keys, index};
 use ibid_repo::{
     Checkpoints, CopyOptions, Error, Monitor, PruneOptions, ReadData, RepairOptions, Repository, RestoreOptions,
     RewriteOptions,
@@ -60,6 +60,12 @@ impl Scene {
         let header = signed::sign(&keys, FileKind::Session, id, &[&content]).unwrap();
         let name = Name::new(&format!("written/{}/sessions/{id}", self.laptop.id())).unwrap();
         self.storage.put(&name, &[&header, &content]).unwrap();
+    }
+
+    /// Returns the keys with which keepers read the files of the laptop.
+    pub(crate) fn keys_of_keeper(&self) -> Keys {
+        let keys = crate::support::deltas::Writer::of(self.storage.clone()).keys;
+        keys.of_writer(self.laptop.id()).unwrap()
     }
 
     pub(crate) fn as_writer(&self, key: &WriterKey) -> Repository {
@@ -194,7 +200,8 @@ fn keepers_store_no_files_for_a_writer() {
     let laptop = scene.repository.writer("laptop").unwrap();
     let refused = |error: Error| assert!(matches!(error, Error::OfWriter { .. }), "{error}");
     refused(laptop.backup(&options(scene.folder.path())).unwrap_err());
-    refused(laptop.repair(&RepairOptions::default()).unwrap_err());
+    let repaired = laptop.repair(&RepairOptions::default()).unwrap();
+    assert!(repaired.is_clean() && repaired.written == 0, "{repaired:?}");
     refused(laptop.add_key(b"another", &Default::default()).unwrap_err());
     refused(laptop.remove_key("").unwrap_err());
     refused(
@@ -204,7 +211,8 @@ fn keepers_store_no_files_for_a_writer() {
     );
     refused(laptop.add_writer("another").unwrap_err());
     let info = laptop.snapshot("latest").unwrap();
-    refused(laptop.rewrite(&info, &RewriteOptions::default()).unwrap_err());
+    let rewritten = laptop.rewrite(&info, &RewriteOptions::default()).unwrap();
+    assert_eq!(rewritten.id, None, "nothing was to be left out");
     let (own, all) = (
         backup(&scene.repository, scene.folder.path()),
         scene.repository.snapshots().unwrap(),
@@ -398,10 +406,19 @@ fn malicious_writer_cannot_give_packs_up() {
 
 /// Stores a pack that claims to have chunks and has others, and an index file of it, as whoever has a writer's key can.
 pub(crate) fn plant(storage: &dyn Storage, key: &WriterKey, keys_of_ids: &Keys, true_bytes: &[u8]) {
+    plant_under(
+        storage,
+        key,
+        keys_of_ids.chunk_id(true_bytes),
+        &vec![b'x'; true_bytes.len()],
+    );
+}
+
+/// Stores a pack that says it has a chunk of this id, and an index file that lists it.
+pub(crate) fn plant_under(storage: &dyn Storage, key: &WriterKey, id: ChunkId, garbage: &[u8]) {
     let (keys, pack, file) = (key.keys(), FileId::random(), FileId::random());
-    let garbage = vec![b'x'; true_bytes.len()];
     let mut gathered = FrameBuilder::new();
-    gathered.push(keys_of_ids.chunk_id(true_bytes), &garbage);
+    gathered.push(id, garbage);
     let mut plaintext = Vec::new();
     let (blobs, body) = (gathered.blobs(), gathered.body());
     FrameEncoder::new()

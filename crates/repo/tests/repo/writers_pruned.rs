@@ -16,11 +16,11 @@ use crate::support::hooked::{Hooked, Hooks};
 use crate::support::{backup, noise, quick, scratch};
 use crate::writers::{Scene, plant, restores};
 
-fn laptop(scene: &Scene) -> Repository {
+pub(crate) fn laptop(scene: &Scene) -> Repository {
     scene.repository.writer("laptop").unwrap()
 }
 
-fn thorough() -> PruneOptions {
+pub(crate) fn thorough() -> PruneOptions {
     PruneOptions::default().max_unused(Limit::Bytes(0))
 }
 
@@ -46,7 +46,7 @@ fn bytes_of_packs(scene: &Scene) -> usize {
 }
 
 /// Makes versions of a file that resemble one another, and stores each with `store`.
-fn versions(scene: &Scene, mut store: impl FnMut()) {
+pub(crate) fn versions(scene: &Scene, mut store: impl FnMut()) {
     let mut bytes = noise(9, 400_000);
     for n in 0..6u64 {
         for at in 0..8 {
