@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match profile::expand(arguments) {
         Ok(arguments) => arguments,
         Err(failure) => {
-            print::fatal(&failure, wants_json);
+            print::fatal(&failure, wants_json, false);
             return ExitCode::from(failure.exit_code());
         }
     };
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     raise_open_files();
-    let json = cli.global.json;
+    let (json, of_writer) = (cli.global.json, cli.global.writer.is_some());
     allocator::keep_to(cli.global.memory);
     allocator::report_with(cli.global.memory, json);
     match execute(cli) {
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // The reader closed the pipe: it has read enough.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            print::fatal(&failure, json);
+            print::fatal(&failure, json, of_writer);
             ExitCode::from(failure.exit_code())
         }
     }

@@ -239,8 +239,14 @@ pub(crate) fn denied(verb: Verb) {
 }
 
 /// Prints the reason why the command failed, as its last line.
-pub(crate) fn fatal(failure: &Failure, json: bool) {
-    ibid_terminal::fatal("ibid", &failure.to_string(), failure.exit_code(), json);
+///
+/// `of_writer` says whether the command had to do with the files of a writer, as those that it advises will have to.
+pub(crate) fn fatal(failure: &Failure, json: bool, of_writer: bool) {
+    let mut text = failure.to_string();
+    if of_writer && text.contains("`ibid ") && text.ends_with('.') && !text.contains("--writer") {
+        text += " Give these commands the same --writer.";
+    }
+    ibid_terminal::fatal("ibid", &text, failure.exit_code(), json);
 }
 
 /// Reports a line that is not loaded.

@@ -33,6 +33,7 @@ mod aside;
 mod config;
 mod examine;
 mod give_up;
+mod hearsay;
 mod report;
 mod salvage;
 
@@ -127,12 +128,18 @@ impl Repository {
 
 impl Repairing<'_> {
     /// Salvages what opens, and removes damaged packs and index files.
-    fn packs(&mut self, damaged: Vec<DamagedPack>) -> Result<()> {
+    fn packs(&mut self, mut damaged: Vec<DamagedPack>) -> Result<()> {
+        damaged.extend(self.by_hearsay()?);
+        let known: HashSet<FileId> = damaged.iter().map(|pack| pack.pack.id).collect();
         self.report.lost_frames = damaged.iter().map(DamagedPack::lost).sum();
         let salvaged = self.salvage(damaged)?;
         let loaded = self.loaded.clone();
         // Packs without a directory, and without an index file that says what is in them.
-        let silent = loaded.damaged.iter().filter(|file| file.is_pack());
+        let is_silent = |name: &Name| !FileId::parse(name.last_segment()).is_some_and(|id| known.contains(&id));
+        let silent = loaded
+            .damaged
+            .iter()
+            .filter(|file| file.is_pack() && is_silent(&file.name));
         let replaceable: HashSet<&Name> = loaded.replaceable_index_files().collect();
         for file in loaded.damaged.iter().filter(|file| !file.is_pack()) {
             self.index_file(file, &replaceable)?;

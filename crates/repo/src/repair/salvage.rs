@@ -112,7 +112,10 @@ impl Repairing<'_> {
                 Some(summary) => summary.frames.get(at as usize).cloned(),
                 None => {
                     let known = ids.get(&pack.pack.id).and_then(|frames| frames.get(&at));
-                    known.map(|ids| self.summary(pack, frame, ids)).transpose()?.flatten()
+                    known
+                        .map(|ids| self.summary_of(&pack.pack, frame, ids))
+                        .transpose()?
+                        .flatten()
                 }
             };
             match summary {
@@ -124,12 +127,15 @@ impl Repairing<'_> {
     }
 
     /// Returns the summary of a frame whose chunks have these ids; none if it has more chunks, or others.
-    fn summary(&self, pack: &DamagedPack, frame: &Frame, ids: &BTreeMap<u16, ChunkId>) -> Result<Option<FrameSummary>> {
-        let plaintext = self
-            .repository
-            .files
-            .read_plain_frame(&pack.pack, frame.offset, frame.sealed)?;
-        let damaged = || Error::damaged(name_in(folder::PACKS, pack.pack.id));
+    pub(super) fn summary_of(
+        &self,
+        pack: &Pack,
+        frame: &Frame,
+        ids: &BTreeMap<u16, ChunkId>,
+    ) -> Result<Option<FrameSummary>> {
+        let files = &self.repository.files;
+        let plaintext = files.read_plain_frame(pack, frame.offset, frame.sealed)?;
+        let damaged = || Error::damaged(name_in(folder::PACKS, pack.id));
         let lengths = frame::lengths(&plaintext).map_err(damaged())?;
         if !ids.keys().copied().eq((0..=u16::MAX).take(lengths.len())) {
             return Ok(None);
@@ -219,6 +225,9 @@ impl Repairing<'_> {
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
+            if !self.repository.files.believes_index(id) {
+                continue;
+            }
             let packs: Vec<_> = file.packs().collect();
             // Each pack as the first file has it that lists it.
             let here: HashSet<FileId> = packs

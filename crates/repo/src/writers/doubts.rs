@@ -123,7 +123,7 @@ impl Files {
     }
 
     /// Returns an error if a frame does not hold the chunks that it should, or needs others.
-    fn holds(&self, decoder: &mut FrameDecoder, pack: &Pack, frame: &FrameSummary) -> Result<()> {
+    pub(crate) fn holds(&self, decoder: &mut FrameDecoder, pack: &Pack, frame: &FrameSummary) -> Result<()> {
         let lies = || Error::FalsePack { pack: pack.id };
         if frame.depth > 0 || !frame.bases.is_empty() {
             return Err(lies());

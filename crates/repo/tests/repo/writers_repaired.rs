@@ -396,6 +396,85 @@ fn what_the_writer_says_of_good_packs_makes_no_repair_set_them_aside() {
     }
 }
 
+/// The directory of a keeper's pack is damaged, and a thief of the key says that its frames have other chunks.
+#[test]
+fn what_the_writer_says_of_a_damaged_pack_gives_no_chunk_another_id() {
+    let scene = pruned_scene();
+    let keys = scene.laptop.keys();
+    let mut salvaged = 0;
+    for pack in scene.names(&scene.laptop, "packs") {
+        let mut summary = summary_of(&scene, &pack);
+        for blob in summary.frames.iter_mut().flat_map(|frame| &mut frame.blobs) {
+            blob.id.0[0] ^= 0xFF;
+        }
+        let mut damaged = scene.image();
+        damage(&mut damaged, &pack, 3);
+        let copy = Copy::of(&scene, &damaged);
+        let id = FileId([0; 16]);
+        let content = ibid_format::index::encode(&keys, id, 0, &[summary]).unwrap();
+        let header = signed::sign(&keys, FileKind::Index, id, &[&content]).unwrap();
+        let name = Name::new(&format!("written/{}/index/{id}", scene.laptop.id())).unwrap();
+        copy.storage.put(&name, &[&header, &content]).unwrap();
+        let report = copy.repair();
+        salvaged += report.salvaged_frames;
+        assert_eq!(
+            report.lost_frames, 0,
+            "{pack}: the index files of keepers say what is in it"
+        );
+        copy.keeper().prune(&thorough()).unwrap();
+        restores(&copy.keeper(), &scene.folder);
+        assert!(copy.check().is_clean(), "{pack}: {:?}", copy.check());
+    }
+    assert!(salvaged > 10, "{salvaged}");
+}
+
+/// Of packs that the writer has signed, frames are stored again if they hold what the writer says.
+#[test]
+fn of_a_writers_pack_without_its_end_all_is_left_that_can_be_verified() {
+    for lies in [false, true] {
+        let scene = Scene::new();
+        scene.folder.write("large", &noise(30, 3_000_000));
+        let first = scene.back_up();
+        std::fs::remove_file(scene.folder.path().join("large")).unwrap();
+        scene.back_up();
+        let packs = scene.names(&scene.laptop, "packs");
+        let largest = packs.iter().max_by_key(|name| scene.image()[*name].len()).unwrap();
+        let mut damaged = scene.image();
+        let length = damaged[largest].len();
+        damaged.get_mut(largest).unwrap().truncate(length / 2);
+        if lies {
+            // Index files of a thief say first that each frame has other chunks.
+            let (id, keys) = (FileId([0; 16]), scene.laptop.keys());
+            let mut summary = summary_of(&scene, largest);
+            summary.frames.iter_mut().for_each(|frame| frame.blobs.reverse());
+            for blob in summary.frames.iter_mut().flat_map(|frame| &mut frame.blobs) {
+                blob.id.0[5] ^= 1;
+            }
+            let content = ibid_format::index::encode(&keys, id, 0, &[summary]).unwrap();
+            let header = signed::sign(&keys, FileKind::Index, id, &[&content]).unwrap();
+            let name = Name::new(&format!("written/{}/index/{id}", scene.laptop.id())).unwrap();
+            damaged.insert(name, [&header[..], &content].concat());
+        }
+        let copy = Copy::of(&scene, &damaged);
+        let report = copy.repair();
+        assert!(report.salvaged_frames > 0 && report.lost_frames > 0, "{report:?}");
+        assert_eq!(report.set_aside.len(), 1, "{report:?}");
+        copy.back_up();
+        // What was stored again is a keeper's, and true.
+        let affected = &copy.check().affected;
+        assert!(
+            affected
+                .iter()
+                .all(|one| one.snapshot == first && one.path.ends_with("large")),
+            "{affected:?}"
+        );
+        let lost: u64 = affected[0].problem.split(' ').next().unwrap().parse().unwrap();
+        assert!((1_000_000..2_500_000).contains(&lost), "{affected:?}");
+        copy.prune();
+        assert_eq!(copy.check().affected_total, 1);
+    }
+}
+
 /// The true bytes of a file that is stored in one chunk.
 const LETTER: &[u8] = b"in the same place where it was before";
 
