@@ -18,6 +18,7 @@ use ibid_format::index::{self as index_file, Index as IndexFile, IndexedPack};
 use ibid_format::prune_log::Entry;
 use ibid_format::writer::Signer;
 use ibid_format::{FileId, FileKind};
+use ibid_storage::ErrorKind;
 
 use super::{Repairing, aside};
 use crate::index::LoadedIndex;
@@ -54,7 +55,11 @@ impl Repairing<'_> {
             let lacking = lacking_bases(&loaded);
             let moved = self.move_out(&lacking)?;
             let lacking: HashSet<FileId> = lacking.iter().map(|number| loaded.index.pack(*number).id).collect();
-            let mut anew = self.list_anew(&loaded, &lacking)?;
+            let mut anew = match self.list_anew(&loaded, &lacking) {
+                // A prune has merged index files meanwhile.
+                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => continue,
+                anew => anew?,
+            };
             if anew.replaced.is_empty() {
                 return Ok(());
             }
@@ -86,7 +91,7 @@ impl Repairing<'_> {
             self.list_file_anew(&mut anew, id, file, lacking, |pack| missing.contains(&pack.id), false)?;
         }
         // To a keeper who doubts, what the writer lists is not known: its packs say themselves what is in them.
-        let unread: HashSet<FileId> = loaded.damaged_packs().collect();
+        let unread: HashSet<FileId> = loaded.damaged_packs().chain(loaded.archived.iter().copied()).collect();
         let is_gone = |pack: &IndexedPack| {
             let number = loaded.index.find_pack(pack.id);
             missing.contains(&pack.id) || number.is_none() && !unread.contains(&pack.id)

@@ -68,6 +68,9 @@ impl Repository {
     /// below `damaged/`. Reports which files of which snapshots can't be restored. A later backup of the same
     /// files heals them.
     ///
+    /// The files of a [writer](Repository::writer) are repaired by a handle to them. What is missing is not listed any
+    /// more then: the writer stores again what it has of it, and its backups rely on nothing that may need it.
+    ///
     /// It can be interrupted at any point, and other processes may back up and restore meanwhile. Files that
     /// can't be read now, or that a newer version of this program wrote, are left as they are.
     ///
