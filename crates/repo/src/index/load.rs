@@ -941,6 +941,24 @@ mod tests {
         assert!(!loaded.unlisted.is_empty());
     }
 
+    #[test]
+    fn an_unlisted_pack_that_a_prune_has_deleted_since_ends_no_backup() {
+        let storage = Arc::new(ibid_storage::Memory::new());
+        let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
+        repository.backup(&BackupOptions::default().path("src/source")).unwrap();
+        for (id, _) in repository.files.list(folder::INDEX).unwrap() {
+            storage.delete(&name_in(folder::INDEX, id)).unwrap();
+        }
+        let loaded = LoadedIndex::load(&repository, View::Writer).unwrap();
+        assert!(!loaded.unlisted.is_empty());
+        for (id, _) in &loaded.unlisted {
+            storage.delete(&name_in(folder::PACKS, *id)).unwrap();
+        }
+        loaded.settle(&repository.files).unwrap();
+        storage.delete(&crate::layout::config_name()).unwrap();
+        assert!(loaded.settle(&repository.files).is_err());
+    }
+
     /// Where the storage is far. A lost pack is missed once they are listed again, by whoever reads it, and by a check.
     #[test]
     fn many_packs_are_listed_once_a_day() {

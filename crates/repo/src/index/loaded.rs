@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ibid_format::pack::{PackKind, PackSummary};
 use ibid_format::{ChunkId, FileId, Keys};
-use ibid_storage::Name;
+use ibid_storage::{ErrorKind, Name};
 
 use super::frames::Pack;
 use super::lookup::Index;
@@ -282,7 +282,12 @@ impl LoadedIndex {
         storage.settle(&config_name())?;
         self.state.settle(files)?;
         for (pack, _) in &self.unlisted {
-            storage.settle(&name_in(folder::PACKS, *pack))?;
+            match storage.settle(&name_in(folder::PACKS, *pack)) {
+                // A prune has deleted it since: it does so only to what no session that was open before relies on, or
+                // ends that first.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                settled => settled?,
+            }
         }
         Ok(())
     }
