@@ -321,7 +321,8 @@ impl Repository {
     /// # let init = InitOptions::default().cost(Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 });
     /// # let folder = tempfile::tempdir().unwrap();
     /// let repository = Repository::init(storage, Some(b"secret"), &init)?.with_cache(folder.path());
-    /// assert_eq!(repository.cache_stats()?.map(|stats| stats.files), Some(0));
+    /// // What opens it.
+    /// assert_eq!(repository.cache_stats()?.map(|stats| stats.files), Some(1));
     /// # Ok::<(), ibid_repo::Error>(())
     /// ```
     #[must_use]
