@@ -80,6 +80,12 @@ impl Opened<'_> {
 }
 
 impl Since {
+    /// Returns whether a chunk was freed.
+    fn is_freed(&self, id: &ChunkId) -> bool {
+        let fresh = self.fresh.as_ref().filter(|_| self.is_settled);
+        fresh.is_some_and(|fresh| !fresh.loaded.index.contains(id))
+    }
+
     /// Returns whether nothing of a frame was found when it was looked for. Of one that was moved, parts may be freed.
     fn is_lost(&self, frame: u32) -> bool {
         self.lost.contains(frame) && !self.moved.contains(frame)
@@ -231,6 +237,9 @@ pub(crate) struct ChunkReader<'a> {
 struct Since {
     /// Where everything is now. None as long as nothing was looked for in vain, or no prune has gone on.
     fresh: Option<Fresh>,
+    /// Whether no prune had gone on when something was not found there. Then what it lacks was freed, and is not looked
+    /// for again.
+    is_settled: bool,
     /// Frames of which a chunk was found elsewhere: they are not asked for again.
     moved: NumberSet,
     /// Packs that are gone: they are not asked for again.
@@ -391,6 +400,9 @@ impl<'a> ChunkReader<'a> {
         let Some(repository) = self.again.filter(|_| rules::holds(Rule::Reload)) else {
             return Ok(false);
         };
+        if lock(&self.since).is_freed(id) {
+            return Err(Error::ChunkFreed { id: *id });
+        }
         let frame = self.loaded.index.get(id).map(|place| place.frame);
         let start = out.len();
         let mut tried: Option<Fresh> = None;
@@ -402,7 +414,10 @@ impl<'a> ChunkReader<'a> {
                 None => match self.reload(repository)? {
                     Some(fresh) if tried.as_ref().is_none_or(|tried| !tried.is_same(&fresh)) => fresh,
                     // Nothing has changed since it was looked for.
-                    _ => break,
+                    fresh => {
+                        lock(&self.since).is_settled |= fresh.is_some();
+                        break;
+                    }
                 },
             };
             // Nothing is fetched ahead there. So this machine keeps what several frames may need.
@@ -446,6 +461,7 @@ impl<'a> ChunkReader<'a> {
             self.cache.limit(room);
             let loaded = Arc::new(LoadedIndex::load(repository, View::Reader)?);
             since.fresh = Some(Fresh::new(loaded, room.max(MOVED_CACHE_MIN)));
+            since.is_settled = false;
         }
         Ok(since.fresh.clone())
     }

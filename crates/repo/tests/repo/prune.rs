@@ -946,6 +946,68 @@ fn what_is_forgotten_and_pruned_while_it_is_read_is_not_called_damaged() {
     assert!(!reader.has_snapshot(first).unwrap() && reader.has_snapshot(last).unwrap());
 }
 
+/// A storage in which the first read of a pack waits until others have done something.
+struct Before<F> {
+    inner: Flaky<Arc<Memory>>,
+    pack: Name,
+    /// What they do.
+    others: F,
+    is_done: AtomicBool,
+}
+
+impl<F: Fn() + Send + Sync> Hooks for Before<F> {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
+        if *name == self.pack && !self.is_done.swap(true, Ordering::Relaxed) {
+            (self.others)();
+        }
+        self.inner.read_at(name, offset, buffer)
+    }
+}
+
+#[test]
+fn what_a_prune_has_freed_is_not_looked_for_again() {
+    let inner = Arc::new(Memory::new());
+    let repository = Repository::init(inner.clone(), Some(b"secret"), &small().pack_size(16 << 20)).unwrap();
+    let folder = Folder::scratch();
+    // Most frames have some of both.
+    for number in 0..100 {
+        folder.write(format!("{number:02}"), &noise(number, 20_000));
+        folder.write(format!("{number:02}.garbage"), &noise(1000 + number, 20_000));
+    }
+    let first = backup(&repository, folder.path()).id.unwrap();
+    let mut packs = Vec::new();
+    inner.list("packs", &mut |name, size| packs.push((size, name))).unwrap();
+    let (_, pack) = packs.into_iter().max().unwrap();
+    for number in 0..100 {
+        std::fs::remove_file(folder.path().join(format!("{number:02}.garbage"))).unwrap();
+    }
+    backup(&repository, folder.path());
+    let others = move || {
+        repository.forget(&[first]).unwrap();
+        assert!(prune(&repository).packs_deleted > 0);
+    };
+    let storage = Arc::new(Hooked(Before {
+        inner: Flaky::new(inner),
+        pack,
+        others,
+        is_done: AtomicBool::new(false),
+    }));
+    let reader = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let snapshot = reader.snapshot(&first.to_string()).unwrap();
+    let target = scratch();
+    let summary = reader
+        .restore(&snapshot, target.path().join("restored"), &RestoreOptions::default())
+        .unwrap();
+    // Some share frames with what the next snapshot needs, which were moved as they are.
+    assert!((50..=100).contains(&summary.failed), "{summary:?}");
+    let counts = storage.inner.counts();
+    assert!(counts.list + counts.get + counts.size < 40, "{counts:?}");
+}
+
 #[test]
 fn a_reader_loads_the_index_again_if_a_prune_has_deleted_packs_meanwhile() {
     let inner = Arc::new(Memory::new());
