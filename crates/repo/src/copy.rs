@@ -425,15 +425,16 @@ impl<'a> Copying<'a> {
         if self.options.dry_run {
             return Ok(CopyOutcome::WouldBeCopied);
         }
-        let stored = match self.store(source) {
-            // A prune of the source may have moved what was to be read.
-            Err(error) if is_of_reading(&error) => {
-                self.source.refresh();
-                self.reader = self.source.bulk_reader_ahead(&self.source.loaded()?);
-                self.store(source)
+        let mut stored = self.store(source);
+        if stored.as_ref().is_err_and(is_of_reading) {
+            if !self.source.has_snapshot(source.id)? {
+                return Ok(CopyOutcome::Forgotten);
             }
-            stored => stored,
-        };
+            // A prune of the source may have moved what was to be read.
+            self.source.refresh();
+            self.reader = self.source.bulk_reader_ahead(&self.source.loaded()?);
+            stored = self.store(source);
+        }
         match stored {
             Ok(summary) => match summary.id.filter(|_| summary.skipped) {
                 // Another process was faster.

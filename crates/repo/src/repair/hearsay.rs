@@ -4,9 +4,10 @@
 //! ids that such a file says, is what it should be, whoever says so.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use ibid_format::frame::FrameDecoder;
-use ibid_format::index::Index as IndexFile;
+use ibid_format::index::{Index as IndexFile, IndexedPack};
 use ibid_format::pack::{FrameSummary, PackSummary};
 use ibid_format::{ChunkId, FileId};
 
@@ -16,10 +17,17 @@ use crate::index::{Frame, Pack};
 use crate::layout::{folder, name_in};
 use crate::{Error, Result};
 
+/// The chunks of frames, by the numbers of these in an index file.
+type IdsOfFrames = HashMap<u32, BTreeMap<u16, ChunkId>>;
+
 impl Repairing<'_> {
     /// Returns the damaged packs without a readable directory of which an index file of the writer says what is in
     /// them, with the frames that hold just that.
     pub(super) fn by_hearsay(&self) -> Result<Vec<DamagedPack>> {
+        let mut found = Vec::new();
+        if !self.repository.files.keys.is_of_writer() {
+            return Ok(found);
+        }
         let of_content = self
             .loaded
             .damaged
@@ -28,10 +36,6 @@ impl Repairing<'_> {
         let mut silent: HashMap<FileId, &str> = of_content
             .filter_map(|file| Some((FileId::parse(file.name.last_segment())?, file.problem.as_str())))
             .collect();
-        let mut found = Vec::new();
-        if !self.repository.files.keys.is_of_writer() {
-            return Ok(found);
-        }
         for &id in &self.loaded.untrusted {
             if silent.is_empty() {
                 break;
@@ -42,11 +46,17 @@ impl Repairing<'_> {
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),
             };
-            let listed: HashSet<FileId> = file.packs().map(|pack| pack.id).collect();
-            let here: Vec<FileId> = silent.keys().filter(|id| listed.contains(id)).copied().collect();
-            for pack in here {
-                if let Some(damaged) = self.pack_by_hearsay(&file, pack, silent[&pack])? {
-                    silent.remove(&pack);
+            let packs = file.packs_with_frames();
+            let here: Vec<_> = packs.filter(|(pack, _)| silent.contains_key(&pack.id)).collect();
+            let wanted: HashSet<u32> = here.iter().flat_map(|(_, frames)| frames.clone()).collect();
+            let mut ids = IdsOfFrames::new();
+            for entry in file.entries().filter(|entry| wanted.contains(&entry.frame)) {
+                ids.entry(entry.frame).or_default().insert(entry.slot, entry.id);
+            }
+            for (listed, frames) in here {
+                let problem = silent[&listed.id];
+                if let Some(damaged) = self.pack_by_hearsay(&file, &listed, frames, &ids, problem)? {
+                    silent.remove(&listed.id);
                     found.push(damaged);
                 }
             }
@@ -55,11 +65,15 @@ impl Repairing<'_> {
     }
 
     /// Returns what is left of a pack according to an index file; `None` if none of it is as that says.
-    fn pack_by_hearsay(&self, file: &IndexFile, id: FileId, problem: &str) -> Result<Option<DamagedPack>> {
-        let files = &self.repository.files;
-        let Some((listed, range)) = file.packs_with_frames().find(|(pack, _)| pack.id == id) else {
-            return Ok(None);
-        };
+    fn pack_by_hearsay(
+        &self,
+        file: &IndexFile,
+        listed: &IndexedPack,
+        range: Range<u32>,
+        ids: &IdsOfFrames,
+        problem: &str,
+    ) -> Result<Option<DamagedPack>> {
+        let (files, id) = (&self.repository.files, listed.id);
         let size = match files.storage.size(&name_in(folder::PACKS, id)).map_err(Error::from) {
             Ok(size) => size,
             Err(error) if error.is_fault() => return Ok(None),
@@ -71,10 +85,6 @@ impl Repairing<'_> {
             size,
             first_frame: 0,
         };
-        let mut ids: HashMap<u32, BTreeMap<u16, ChunkId>> = HashMap::new();
-        for entry in file.entries().filter(|entry| range.contains(&entry.frame)) {
-            ids.entry(entry.frame).or_default().insert(entry.slot, entry.id);
-        }
         let (mut frames, mut summaries) = (Vec::new(), Vec::new());
         let mut decoder = FrameDecoder::new();
         for number in range {

@@ -262,16 +262,18 @@ fn a_pack_is_not_missing_because_it_came_while_folders_were_listed_together() {
     assert_eq!(*warned.lock().unwrap(), Vec::<String>::new());
 }
 
+/// Returns a repository's storage as a server has it.
+fn far(memory: &Arc<MemoryStorage>) -> Arc<Hooked<Counted>> {
+    Arc::new(Hooked(Counted {
+        inner: Flaky::new(memory.clone()),
+        index: SyntheticIndex { chunks: 0 },
+        pages: AtomicU64::new(0),
+    }))
+}
+
 #[test]
 fn a_cache_remembers_what_opened_a_repository_and_does_not_stand_in_for_it() {
     let memory = Arc::new(MemoryStorage::new());
-    let far = |memory: &Arc<MemoryStorage>| {
-        Arc::new(Hooked(Counted {
-            inner: Flaky::new(memory.clone()),
-            index: SyntheticIndex { chunks: 0 },
-            pages: AtomicU64::new(0),
-        }))
-    };
     let cache = scratch();
     let open = |memory: &Arc<MemoryStorage>, password: &[u8]| {
         let storage = far(memory);
@@ -326,13 +328,6 @@ fn a_cache_remembers_what_opened_a_repository_and_does_not_stand_in_for_it() {
 #[test]
 fn a_remembered_key_opens_nothing_before_it_was_seen() {
     let memory = Arc::new(MemoryStorage::new());
-    let far = |memory: &Arc<MemoryStorage>| {
-        Arc::new(Hooked(Counted {
-            inner: Flaky::new(memory.clone()),
-            index: SyntheticIndex { chunks: 0 },
-            pages: AtomicU64::new(0),
-        }))
-    };
     let names = |memory: &Arc<MemoryStorage>| {
         let mut names = Vec::new();
         memory.list("", &mut |name, _| names.push(name)).unwrap();

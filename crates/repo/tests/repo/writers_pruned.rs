@@ -129,9 +129,9 @@ fn a_writer_deduplicates_against_what_keepers_made_of_its_packs() {
 }
 
 /// Does something before the first snapshot is stored.
-struct BeforeSnapshot {
-    storage: Arc<Memory>,
-    action: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+pub(crate) struct BeforeSnapshot {
+    pub(crate) storage: Arc<Memory>,
+    pub(crate) action: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Hooks for BeforeSnapshot {

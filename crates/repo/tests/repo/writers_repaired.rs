@@ -16,7 +16,7 @@ use crate::support::damage::{Image, image, storage};
 use crate::support::hooked::{Hooked, Hooks};
 use crate::support::{backup, noise, scratch};
 use crate::writers::{Scene, plant, plant_under, restores};
-use crate::writers_pruned::{laptop, thorough, versions};
+use crate::writers_pruned::{BeforeSnapshot, laptop, thorough, versions};
 
 /// A storage with the files of a scene, and both parties there.
 struct Copy<'s> {
@@ -304,26 +304,6 @@ fn deltas_are_read_again_once_what_they_lack_is_stored() {
         std::fs::remove_file(scene.folder.path().join("version")).unwrap();
     }
     assert!(healed > 0);
-}
-
-/// Does something before the first snapshot of a writer is stored.
-struct BeforeSnapshot {
-    storage: Arc<Memory>,
-    action: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Hooks for BeforeSnapshot {
-    fn inner(&self) -> &dyn Storage {
-        &*self.storage
-    }
-
-    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), ibid_storage::Error> {
-        if name.as_str().contains("/snapshots/") {
-            let action = self.action.lock().unwrap().take();
-            action.into_iter().for_each(|action| action());
-        }
-        self.storage.put(name, parts)
-    }
 }
 
 #[test]
