@@ -243,7 +243,8 @@ pub(crate) fn denied(verb: Verb) {
 /// `of_writer` says whether the command had to do with the files of a writer, as those that it advises will have to.
 pub(crate) fn fatal(failure: &Failure, json: bool, of_writer: bool) {
     let mut text = failure.to_string();
-    if of_writer && text.contains("`ibid ") && text.ends_with('.') && !text.contains("--writer") {
+    let names_commands = |advice: &str| advice.contains("`ibid ") && !advice.contains("--writer");
+    if of_writer && advice::advice(failure).is_some_and(|advice| names_commands(&advice)) {
         text += " Give these commands the same --writer.";
     }
     ibid_terminal::fatal("ibid", &text, failure.exit_code(), json);
