@@ -8,31 +8,19 @@ use std::sync::{Arc, Mutex};
 
 use ibid_format::frame::{self, FrameDecoder};
 use ibid_format::{ChunkId, Keys};
-use ibid_storage::{ErrorKind, Operation};
 
 use super::ahead::{Ahead, FrameSource};
 use super::cache::{Body, Claim, Claimed, Form, FrameCache};
 use super::delta_body::{CopyLists, DeltaBody, Sources};
+use super::moved::{Fresh, Since};
 use super::verified::Verified;
 use crate::files::Files;
-use crate::index::{LoadedIndex, NumberSet, Place, View};
-use crate::layout::{folder, name_in};
-use crate::prune::PruneState;
-use crate::prune::rules::{self, Rule};
-use crate::threads::lock;
-use crate::{Error, Monitor, Repository, Result, StorageError};
+use crate::index::{LoadedIndex, Place};
+use crate::{Error, Monitor, Repository, Result};
 
 /// Maximum number of frames decoded for one. Backups write no such chains; the limit stops
 /// repositories crafted to keep readers busy.
 pub(crate) const FRAMES_MAX: u32 = 1 << 14;
-/// Part of the cache's memory that notes which bases were compared with their ids: one in so many.
-const VERIFIED_SHARE: u64 = 64;
-/// The least, bytes: bases of one frame.
-const VERIFIED_MIN: u64 = 64 << 10;
-/// Times that a chunk is looked for again while prunes run.
-const LOOKS_MAX: usize = 5;
-/// The least cache of decoded frames in a reader of what was moved, bytes.
-const MOVED_CACHE_MIN: u64 = 8 << 20;
 /// Larger buffers are freed after use, bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -76,42 +64,6 @@ impl Opened<'_> {
             Opened::Passing(_) => keys.chunk_id(chunk),
             Opened::Kept(body, _) => body.name(keys, slot, chunk),
         })
-    }
-}
-
-impl Since {
-    /// Returns whether a chunk was freed.
-    fn is_freed(&self, id: &ChunkId) -> bool {
-        let fresh = self.fresh.as_ref().filter(|_| self.is_settled);
-        fresh.is_some_and(|fresh| !fresh.loaded.index.contains(id))
-    }
-
-    /// Returns whether nothing of a frame was found when it was looked for. Of one that was moved, parts may be freed.
-    fn is_lost(&self, frame: u32) -> bool {
-        self.lost.contains(frame) && !self.moved.contains(frame)
-    }
-}
-
-/// Where everything is after a prune, and frames that were read from there.
-#[derive(Clone)]
-struct Fresh {
-    loaded: Arc<LoadedIndex>,
-    cache: Arc<FrameCache>,
-    verified: Arc<Verified>,
-}
-
-impl Fresh {
-    /// Makes room for about `budget` bytes of frames.
-    fn new(loaded: Arc<LoadedIndex>, budget: u64) -> Fresh {
-        Fresh {
-            loaded,
-            cache: Arc::new(FrameCache::new(budget - budget / VERIFIED_SHARE)),
-            verified: Arc::new(Verified::new((budget / VERIFIED_SHARE).max(VERIFIED_MIN))),
-        }
-    }
-
-    fn is_same(&self, other: &Fresh) -> bool {
-        Arc::ptr_eq(&self.loaded, &other.loaded)
     }
 }
 
@@ -217,7 +169,7 @@ pub(crate) struct ChunkReader<'a> {
     /// What is fetched before it is asked for.
     pub(super) ahead: Option<Ahead>,
     /// Whether this machine keeps what is fetched ahead.
-    keeps_fetched: bool,
+    pub(super) keeps_fetched: bool,
     /// Bytes of sealed frames read from the storage so far.
     bytes_read: AtomicU64,
     decoders: Mutex<Vec<FrameDecoder>>,
@@ -225,27 +177,11 @@ pub(crate) struct ChunkReader<'a> {
     buffers: Mutex<Vec<Vec<u8>>>,
     lists: Mutex<Vec<CopyLists>>,
     /// What a prune may have moved is looked for again in this repository, if any.
-    again: Option<&'a Repository>,
+    pub(super) again: Option<&'a Repository>,
     /// What prunes have done since the index was loaded.
-    since: Mutex<Since>,
+    pub(super) since: Mutex<Since>,
     /// Whether something was moved, or is gone. Usually nothing is, and no lock is taken.
-    has_changed: AtomicBool,
-}
-
-/// What prunes have done since an index was loaded.
-#[derive(Default)]
-struct Since {
-    /// Where everything is now. None as long as nothing was looked for in vain, or no prune has gone on.
-    fresh: Option<Fresh>,
-    /// Whether no prune had gone on when something was not found there. Then what it lacks was freed, and is not looked
-    /// for again.
-    is_settled: bool,
-    /// Frames of which a chunk was found elsewhere: they are not asked for again.
-    moved: NumberSet,
-    /// Packs that are gone: they are not asked for again.
-    gone: NumberSet,
-    /// Frames of which a chunk could be read nowhere.
-    lost: NumberSet,
+    pub(super) has_changed: AtomicBool,
 }
 
 impl<'a> ChunkReader<'a> {
@@ -254,7 +190,7 @@ impl<'a> ChunkReader<'a> {
         ChunkReader::of(files, Fresh::new(loaded, budget))
     }
 
-    fn of(files: &'a Files, fresh: Fresh) -> ChunkReader<'a> {
+    pub(super) fn of(files: &'a Files, fresh: Fresh) -> ChunkReader<'a> {
         ChunkReader {
             files,
             loaded: fresh.loaded,
@@ -382,91 +318,7 @@ impl<'a> ChunkReader<'a> {
         }
     }
 
-    /// Returns whether a chunk of the same frame was found elsewhere.
-    fn was_moved(&self, id: &ChunkId) -> bool {
-        self.has_changed.load(Ordering::Relaxed)
-            && self
-                .loaded
-                .index
-                .get(id)
-                .is_some_and(|place| lock(&self.since).moved.contains(place.frame))
-    }
-
-    /// Reads a chunk whose frame can't be read from where it is now. Returns whether a prune has moved it.
-    ///
-    /// # Errors
-    /// [`Error::ChunkFreed`] if it is nowhere now.
-    pub(crate) fn read_moved(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<bool> {
-        let Some(repository) = self.again.filter(|_| rules::holds(Rule::Reload)) else {
-            return Ok(false);
-        };
-        if lock(&self.since).is_freed(id) {
-            return Err(Error::ChunkFreed { id: *id });
-        }
-        let frame = self.loaded.index.get(id).map(|place| place.frame);
-        let start = out.len();
-        let mut tried: Option<Fresh> = None;
-        for _ in 0..=LOOKS_MAX {
-            let known = lock(&self.since).fresh.clone().filter(|_| tried.is_none());
-            let fresh = match known {
-                Some(fresh) => fresh,
-                None if frame.is_some_and(|frame| lock(&self.since).is_lost(frame)) => break,
-                None => match self.reload(repository)? {
-                    Some(fresh) if tried.as_ref().is_none_or(|tried| !tried.is_same(&fresh)) => fresh,
-                    // Nothing has changed since it was looked for.
-                    fresh => {
-                        lock(&self.since).is_settled |= fresh.is_some();
-                        break;
-                    }
-                },
-            };
-            // Nothing is fetched ahead there. So this machine keeps what several frames may need.
-            let reader = ChunkReader {
-                keeps_fetched: self.keeps_fetched || self.fetches_ahead(),
-                ..ChunkReader::of(self.files, fresh.clone())
-            };
-            match reader.read_here(id, length, out) {
-                Err(error) if error.is_fault() => out.truncate(start),
-                read => {
-                    if let Some(frame) = frame {
-                        lock(&self.since).moved.insert(frame);
-                        self.has_changed.store(true, Ordering::Relaxed);
-                    }
-                    return read.map(|()| true);
-                }
-            }
-            tried = Some(fresh);
-        }
-        if let Some(frame) = frame {
-            lock(&self.since).lost.insert(frame);
-        }
-        match tried {
-            Some(fresh) if !fresh.loaded.index.contains(id) => Err(Error::ChunkFreed { id: *id }),
-            _ => Ok(false),
-        }
-    }
-
-    /// Returns where everything is now; `None` if no prune has gone on since the index was loaded.
-    fn reload(&self, repository: &Repository) -> Result<Option<Fresh>> {
-        let number = PruneState::read(self.files)?.number;
-        let mut since = lock(&self.since);
-        let known = since.fresh.as_ref().map_or(&self.loaded, |fresh| &fresh.loaded);
-        if known.state.number != number {
-            // What the cache has is of use until the last frames before the prune are done with. The one before this
-            // makes room first.
-            let room = match since.fresh.take() {
-                Some(_) => self.cache.budget(),
-                None => self.cache.budget() / 2,
-            };
-            self.cache.limit(room);
-            let loaded = Arc::new(LoadedIndex::load(repository, View::Reader)?);
-            since.fresh = Some(Fresh::new(loaded, room.max(MOVED_CACHE_MIN)));
-            since.is_settled = false;
-        }
-        Ok(since.fresh.clone())
-    }
-
-    fn read_here(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read_here(&self, id: &ChunkId, length: u32, out: &mut Vec<u8>) -> Result<()> {
         let place = self.loaded.index.get(id).ok_or(Error::ChunkMissing { id: *id })?;
         let body = self.frame(place.frame)?.ok_or(Error::ChunkMissing { id: *id })?;
         let mut space = self.buffer();
@@ -557,10 +409,7 @@ impl<'a> ChunkReader<'a> {
             *at = 0..taken.length;
             return Ok(&sealed[..taken.length]);
         }
-        if self.has_changed.load(Ordering::Relaxed) && lock(&self.since).gone.contains(frame.pack) {
-            let (name, location) = (name_in(folder::PACKS, pack.id), self.files.storage.location());
-            return Err(StorageError::new(ErrorKind::NotFound, Operation::ReadAt, Some(&name), location).into());
-        }
+        self.check_not_gone(frame.pack)?;
         sealed.resize(frame.sealed as usize, 0);
         let read = self.files.read_frame(&pack, frame.offset, sealed, self.keeps_fetched);
         let (plain, is_from_storage) = read.inspect_err(|error| self.note_gone(frame.pack, error))?;
@@ -570,16 +419,6 @@ impl<'a> ChunkReader<'a> {
         let plain = plain.map_err(|source| self.damaged(number, source))?;
         at.clone_from(&plain);
         Ok(&sealed[plain])
-    }
-
-    /// Notes that a pack is gone, if this is why it could not be read.
-    fn note_gone(&self, pack: u32, error: &Error) {
-        if let Error::Storage(error) = error
-            && error.kind() == ErrorKind::NotFound
-        {
-            lock(&self.since).gone.insert(pack);
-            self.has_changed.store(true, Ordering::Relaxed);
-        }
     }
 
     /// Decodes a frame's own bytes. `read` appends ranges of its prefix.
