@@ -66,12 +66,22 @@ pub(crate) struct Keeper {
 pub(crate) struct KeeperProgress {
     /// How many bytes were committed when records were moved last.
     packed_at: u64,
-    /// How many bytes had left their blocks when these were looked through last, and how many were in blocks; [`None`]
-    /// before the first time.
-    looked_at: Option<(u64, u64)>,
+    /// The last look through all blocks.
+    looked: Option<Look>,
+    /// The same, if only those were to be found then of which most has left.
+    looked_in_a_hurry: Option<Look>,
     /// Blocks that were found not worth keeping then, and are still to be compressed anew. In a large store these are
     /// many, and new records must not wait for all of them.
     worn: VecDeque<Worn>,
+}
+
+/// What was found when blocks were looked through.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// How many bytes had left their blocks.
+    moved_out: u64,
+    /// How many were in blocks.
+    in_blocks: u64,
 }
 
 impl Keeper {
@@ -189,10 +199,19 @@ impl Keeper {
             (occasion, self.settings.window_bytes),
             &mut go_on,
         );
-        if progress.worn.is_empty() && self.are_blocks_worn(progress, moved_out, is_idle) {
+        let in_a_hurry = occasion == Occasion::Hurry;
+        let last_look = match in_a_hurry {
+            true => progress.looked_in_a_hurry,
+            false => progress.looked,
+        };
+        if progress.worn.is_empty() && self.are_blocks_worn(last_look, moved_out, is_idle) {
             progress.worn = packer.worn_blocks()?;
             if !packer.has_ended() {
-                progress.looked_at = Some((moved_out, packer.bytes_in_blocks()));
+                let in_blocks = packer.bytes_in_blocks();
+                progress.looked_in_a_hurry = Some(Look { moved_out, in_blocks });
+                if !in_a_hurry {
+                    progress.looked = progress.looked_in_a_hurry;
+                }
             }
         }
         let worn_bytes = WORN_AT_ONCE * self.settings.recent_bytes as u64;
@@ -223,9 +242,9 @@ impl Keeper {
     }
 
     /// Whether it is worth looking through the blocks.
-    fn are_blocks_worn(&self, progress: &KeeperProgress, moved_out: u64, is_idle: bool) -> bool {
-        let (before, in_blocks) = match progress.looked_at {
-            Some(looked_at) => looked_at,
+    fn are_blocks_worn(&self, last_look: Option<Look>, moved_out: u64, is_idle: bool) -> bool {
+        let (before, in_blocks) = match last_look {
+            Some(look) => (look.moved_out, look.in_blocks),
             None if is_idle => return self.activity.bytes() > 0,
             None => (0, 0),
         };

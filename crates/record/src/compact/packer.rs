@@ -128,17 +128,25 @@ pub(super) struct Worn {
     bytes: u64,
 }
 
+/// A record in a frame.
+#[derive(Clone, Copy)]
+struct InFrame {
+    number: u64,
+    origin: Origin,
+    bytes: u32,
+}
+
 /// A frame that is being filled.
 struct OpenFrame {
     frame: BlockFrameBuilder,
-    records: Vec<(u64, Origin)>,
+    records: Vec<InFrame>,
     numbers: HashSet<u64>,
 }
 
 /// A compressed frame, and where its records were.
 struct FinishedFrame {
     frame: BlockFrame<Vec<u8>>,
-    records: Vec<(u64, Origin)>,
+    records: Vec<InFrame>,
 }
 
 /// A block that has room for more frames.
@@ -174,13 +182,14 @@ impl OpenFrame {
         }
     }
 
-    /// Adds the number of a record. Returns whether it was not there: a record that was read from its block may have
-    /// left that since, and be read once more. It would be found by its number twice. The one that is left out stays
-    /// where it is, if it is not outdated.
-    fn add(&mut self, number: u64, origin: Origin) -> bool {
+    /// Adds the number of a record of so many bytes. Returns whether it was not there: a record that was read from its
+    /// block may have left that since, and be read once more. It would be found by its number twice. The one that is
+    /// left out stays where it is, if it is not outdated.
+    fn add(&mut self, number: u64, origin: Origin, bytes: usize) -> bool {
         let is_new = self.numbers.insert(number);
         if is_new {
-            self.records.push((number, origin));
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.records.push(InFrame { number, origin, bytes });
         }
         is_new
     }
@@ -546,7 +555,7 @@ impl<'c> Packer<'c> {
     fn add(&mut self, kind: Kind, window: &Window, place: usize) {
         let (item, record) = window.item(place);
         let frame = self.frame(kind);
-        if !frame.add(item.number, item.origin) {
+        if !frame.add(item.number, item.origin, record.len()) {
             return;
         }
         frame.frame.push(item.number, record);
@@ -567,7 +576,7 @@ impl<'c> Packer<'c> {
         }
         let (bytes, is_long) = (record.len() as u64, record.len() >= LONG_BYTES);
         let frame = self.frame(kind);
-        if !frame.add(item.number, item.origin) {
+        if !frame.add(item.number, item.origin, record.len()) {
             return Ok(());
         }
         frame.frame.push_owned(item.number, record);
@@ -614,7 +623,12 @@ impl<'c> Packer<'c> {
         let mut records = Vec::new();
         for finished in full.frames {
             let frame = builder.push(finished.frame) as u8;
-            let moved = |(number, origin)| MovedRecord { number, frame, origin };
+            let moved = |InFrame { number, origin, bytes }| MovedRecord {
+                number,
+                frame,
+                origin,
+                bytes,
+            };
             records.extend(finished.records.into_iter().map(moved));
         }
         let bytes = builder.finish(number);
@@ -692,14 +706,14 @@ mod tests {
     fn a_record_is_in_a_frame_once() {
         let mut frame = OpenFrame::new(LEVEL);
         let place = Place { block: 3, frame: 0 };
-        assert!(frame.add(7, Origin::Block(place)));
-        assert!(!frame.add(7, Origin::Single([0; _])));
-        assert!(frame.add(8, Origin::Single([0; _])));
-        let numbers: Vec<u64> = frame.records.iter().map(|(number, _)| *number).collect();
+        assert!(frame.add(7, Origin::Block(place), 6));
+        assert!(!frame.add(7, Origin::Single([0; _]), 6));
+        assert!(frame.add(8, Origin::Single([0; _]), 6));
+        let numbers: Vec<u64> = frame.records.iter().map(|record| record.number).collect();
         assert_eq!(numbers, [7, 8]);
         frame.records.clear();
         frame.frame.push(7, b"record");
         frame.finish().unwrap();
-        assert!(frame.add(7, Origin::Single([0; _])), "the next frame may have it");
+        assert!(frame.add(7, Origin::Single([0; _]), 6), "the next frame may have it");
     }
 }

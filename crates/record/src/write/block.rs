@@ -11,13 +11,20 @@ use super::request::{FreedBlocks, MovedRecord, NewBlock, Origin};
 use crate::engine::{Direction, Read, Table, Transaction};
 use crate::error::Error;
 use crate::read;
+use crate::read::records::Records;
 
 /// Writes a block, and moves into it those of its records that have not changed since it was made.
-/// The others stay where they are.
-pub(crate) fn add(transaction: &mut dyn Transaction, block: &NewBlock) -> Result<(), Error> {
+/// The others stay where they are, and what the block has of them is of no use.
+pub(crate) fn add(transaction: &mut dyn Transaction, records: &Records, block: &NewBlock) -> Result<(), Error> {
     let mut groups: BTreeMap<u64, Places> = BTreeMap::new();
-    let mut moved = false;
-    for &MovedRecord { number, frame, origin } in &block.records {
+    let (mut moved, mut unused_bytes) = (false, 0);
+    for &MovedRecord {
+        number,
+        frame,
+        origin,
+        bytes,
+    } in &block.records
+    {
         let (group, _) = Places::group_of(number);
         let places = match groups.entry(group) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -37,9 +44,12 @@ pub(crate) fn add(transaction: &mut dyn Transaction, block: &NewBlock) -> Result
             let block = block.number;
             places.set(number, Some(Place { block, frame }));
             transaction.delete(Table::Records, &key)?;
+        } else {
+            unused_bytes += bytes as usize;
         }
     }
     if moved {
+        records.note_moved_out(unused_bytes);
         transaction.put(Table::Blocks, &block.number.to_be_bytes(), &block.bytes)?;
     }
     for (group, places) in groups {
@@ -106,4 +116,43 @@ pub(crate) fn records_by_block(read: &(impl Read + ?Sized)) -> Result<BTreeMap<u
     let mut records = BTreeMap::new();
     read::places::each(read, |_, place| *records.entry(place.block).or_default() += 1)?;
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Commit, Engine, Redb};
+
+    /// Otherwise blocks would be full of what the encoder has replaced meanwhile, and never be compressed anew.
+    #[test]
+    fn what_changed_while_its_block_was_made_counts_as_unused() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Redb::open(&folder.path().join("redb"), 1 << 20).unwrap();
+        let records = Records::new(1 << 20, 1 << 20);
+        let single = |number: u64, bytes: u32| MovedRecord {
+            number,
+            frame: 0,
+            origin: Origin::Single(*b"as befor"),
+            bytes,
+        };
+        let block = |number: u64, records: Vec<MovedRecord>| NewBlock {
+            number,
+            bytes: vec![0; 100],
+            records,
+        };
+        let add = |value: &[u8], block: NewBlock| {
+            let mut work = |transaction: &mut dyn Transaction| {
+                transaction.put(Table::Records, &7_u64.to_be_bytes(), b"record as befor")?;
+                transaction.put(Table::Records, &8_u64.to_be_bytes(), value)?;
+                add(transaction, &records, &block).unwrap();
+                Ok(())
+            };
+            engine.write(Commit::Unsynced, &mut work).unwrap();
+            records.moved_out()
+        };
+        assert_eq!(add(b"record as befor", block(1, vec![single(7, 30), single(8, 50)])), 0);
+        assert_eq!(add(b"another record", block(3, vec![single(7, 30), single(8, 50)])), 50);
+        // A block that no record is in is not written.
+        assert_eq!(add(b"another record", block(5, vec![single(8, 50)])), 50);
+    }
 }

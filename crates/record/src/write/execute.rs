@@ -53,7 +53,7 @@ pub(crate) fn execute(
         Command::Log(LogCommand::Fence { by }) => fence(state.log.as_mut(), *by).map_err(Failure::Refused),
         Command::Log(command) => execute_log(transaction, records, state, command).map(|()| Outcome::Done),
         Command::AddBlock(block) => {
-            let added = block::add(transaction, block);
+            let added = block::add(transaction, records, block);
             added.map(|()| Outcome::Done).map_err(Failure::Undone)
         }
         Command::RemoveBlocks(blocks) => {

@@ -361,6 +361,8 @@ pub(crate) struct MovedRecord {
     /// The frame of the block that it moves into.
     pub(crate) frame: u8,
     pub(crate) origin: Origin,
+    /// Its length in the frame, before compression.
+    pub(crate) bytes: u32,
 }
 
 /// The place of a record when it was compressed into a block.
