@@ -50,9 +50,14 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Whether progress is shown: only on a terminal.
+    pub fn is_shown() -> bool {
+        std::io::stderr().is_terminal()
+    }
+
     /// Starts to show the result of `state`, which is called about ten times a second.
     pub fn start(unit: Unit, state: impl Fn() -> State + Send + 'static) -> Progress {
-        if !std::io::stderr().is_terminal() {
+        if !Progress::is_shown() {
             return Progress { thread: None };
         }
         let (stop, stopped) = mpsc::channel();

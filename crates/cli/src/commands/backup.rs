@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ibid_repo::{BackupOptions, ChangedBlocks, Checkpoints, Error, Excludes, Stream};
 use ibid_storage::SWEEP_AGE;
+use ibid_terminal::Progress;
 use ibid_terminal::input::{self, PatientInput};
 
 use super::costs::{self, Costs, Meter};
@@ -51,7 +52,9 @@ pub(crate) fn run(context: &mut Context, mut args: BackupArgs) -> Result<Outcome
     let started = Instant::now();
     let costs = Costs::limit(context, args.max_cost)?;
     let settings = args.init.then(|| std::mem::take(&mut args.settings));
-    let mut options = options(args, !context.global.quiet).changed_blocks(changed_blocks);
+    // To count everything beforehand is a second walk, which only the progress has a use for.
+    let estimate = !context.global.quiet && Progress::is_shown();
+    let mut options = options(args, estimate).changed_blocks(changed_blocks);
     if !from_command {
         options.paths.clone_from(&paths);
     }
