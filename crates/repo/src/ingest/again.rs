@@ -14,7 +14,7 @@ use super::limits::BATCH_BYTES;
 use super::options::BackupOptions;
 use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
-use super::work::{Batch, Part, SmallFile};
+use super::work::{Batch, BatchItem, Part};
 use crate::index::{LoadedIndex, Place};
 use crate::read::ChunkReader;
 use crate::scratch::Bits;
@@ -128,7 +128,7 @@ pub(super) fn walk(job: &Job<'_>, outlets: &Outlets) -> std::result::Result<Resu
         job,
         again,
         outlets,
-        batches: Batches::new(outlets),
+        batches: Batches::new(job.limits.open_in_batch(), outlets),
         chunks: Vec::new(),
         bytes: 0,
         sent,
@@ -198,7 +198,7 @@ impl Sending<'_> {
             return Ok(());
         }
         self.again.reader.plan(&self.again.frames_of(&self.chunks));
-        let chunks = SmallFile::Again(std::mem::take(&mut self.chunks));
+        let chunks = BatchItem::Again(std::mem::take(&mut self.chunks));
         let sent = self.batches.add(chunks, std::mem::take(&mut self.bytes));
         self.note(sent)
     }

@@ -21,7 +21,7 @@ use super::job::{Job, Source};
 use super::large::{self, Large, LargePart};
 use super::read::{self, Baseline, Event, Input, Outlets};
 use super::store::{self, Stored};
-use super::work::{self, FileKey, FileOutcome, Names, Part, Piece, TakenFrom, ToRead, Work};
+use super::work::{self, BatchOutcome, FileKey, Names, Part, Piece, TakenFrom, ToRead, Work};
 use crate::layout::{folder, name_in};
 use crate::similar::{Similar, fits_one_backup};
 use crate::source::{OwnFolders, Owners};
@@ -266,16 +266,6 @@ impl Builder<'_, '_> {
             // The reader's last event says how it ended. If there is none, the reader panicked, and
             // the scope passes that on.
             match events.recv().map_err(|_| Error::Interrupted)? {
-                Event::Enter(entry) => {
-                    self.gather.tally.counters.directories += 1;
-                    self.directories.push((Some(entry), ListingWriter::new()));
-                }
-                Event::Leave => {
-                    let (entry, listing) = self.directories.pop().expect("entered before");
-                    let mut entry = entry.expect("only the root has none, and it is not left");
-                    entry.kind = EntryKind::Directory(listing.finish(&self.chunkers, self.gather)?);
-                    self.entry(&entry)?;
-                }
                 Event::Batch(batch) => {
                     let batch = batch.recv().map_err(|_| Error::Interrupted)?;
                     self.batch(batch)?;
@@ -380,6 +370,14 @@ impl Builder<'_, '_> {
         path
     }
 
+    /// Ends the current directory.
+    fn leave(&mut self) -> Result<()> {
+        let (entry, listing) = self.directories.pop().expect("entered before");
+        let mut entry = entry.expect("only the root has none, and it is not left");
+        entry.kind = EntryKind::Directory(listing.finish(&self.chunkers, self.gather)?);
+        self.entry(&entry)
+    }
+
     fn entry(&mut self, entry: &TreeEntry) -> Result<()> {
         let (_, listing) = self.directories.last_mut().expect("the root");
         match listing.push(&self.chunkers, self.gather, entry) {
@@ -473,7 +471,7 @@ impl Builder<'_, '_> {
                 return Ok(());
             }
             let (reply, next) = bounded(1);
-            let sent = self.gather.channels.work.send(Work::Batch { files: rest, reply });
+            let sent = self.gather.channels.work.send(Work::Batch { items: rest, reply });
             sent.map_err(|_| Error::Interrupted)?;
             batch = next.recv().map_err(|_| Error::Interrupted)?;
         }
@@ -482,7 +480,12 @@ impl Builder<'_, '_> {
     fn part_of_batch(&mut self, mut batch: work::Batch) -> Result<()> {
         for outcome in std::mem::take(&mut batch.outcomes) {
             match outcome {
-                FileOutcome::Ready { entry, taken_from } => {
+                BatchOutcome::Enter(entry) => {
+                    self.gather.tally.counters.directories += 1;
+                    self.directories.push((Some(entry), ListingWriter::new()));
+                }
+                BatchOutcome::Leave => self.leave()?,
+                BatchOutcome::Ready { entry, taken_from } => {
                     let tally = &mut self.gather.tally;
                     match (taken_from, &entry.kind) {
                         (Some(TakenFrom::Parent), _) => tally.unchanged_files += 1,
@@ -494,17 +497,17 @@ impl Builder<'_, '_> {
                     }
                     self.entry(&entry)?;
                 }
-                FileOutcome::Failed { path, error } => self.failed(path, error)?,
-                FileOutcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
-                FileOutcome::Grown(file) => self.grown(*file)?,
-                FileOutcome::Again(parts) => {
+                BatchOutcome::Failed { path, error } => self.failed(path, error)?,
+                BatchOutcome::Link { name, file, last, path } => self.link(name, file, last, path)?,
+                BatchOutcome::Grown(file) => self.grown(*file)?,
+                BatchOutcome::Again(parts) => {
                     for part in &batch.parts[parts] {
                         if let Part::Chunk(span) = part {
                             self.gather.data(span, &batch.data, &batch.sketches)?;
                         }
                     }
                 }
-                FileOutcome::Read { entry, parts, names } => {
+                BatchOutcome::Read { entry, parts, names } => {
                     let mut list = ListWriter::new();
                     for part in &batch.parts[parts] {
                         let item = match part {
@@ -526,6 +529,7 @@ impl Builder<'_, '_> {
                     self.read(*entry, list, names)?;
                 }
             }
+            self.checkpoint_if_due()?;
         }
         self.gather.recycle(batch.data);
         Ok(())

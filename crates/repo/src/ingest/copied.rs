@@ -17,9 +17,9 @@ use super::job::{Job, Source};
 use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
 use super::moves;
-use super::read::{Batches, Disconnected, Event, Outlets, ParentListing, has_all, is_stored};
+use super::read::{Batches, Disconnected, Outlets, ParentListing, has_all, is_stored};
 use super::sampling::{FileClass, FileClasses};
-use super::work::{Batch, Names, Part, SmallFile, TakenFrom, attribute_bytes};
+use super::work::{Batch, BatchItem, Names, Part, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;
 use crate::similar::SketchesOfFrames;
 use crate::tree::{Entries, Items, PlannedFrames, PlannedItems, TreeStep, TreeWalk};
@@ -109,7 +109,7 @@ pub(super) fn walk(
         source,
         here: &here,
         outlets,
-        batches: Batches::new(outlets),
+        batches: Batches::new(job.limits.open_in_batch(), outlets),
         former: Vec::new(),
         kinds: FileClasses::default(),
     };
@@ -129,9 +129,8 @@ pub(super) fn walk(
         match step {
             Ok(TreeStep::Entry(entry)) => copying.entry(*entry, &mut walk)?,
             Ok(TreeStep::Leave) => {
-                copying.batches.flush()?;
                 copying.former.pop();
-                outlets.events.send(Event::Leave)?;
+                copying.batches.leave()?;
             }
             Err(error) => return Ok(Err(error)),
         }
@@ -158,7 +157,6 @@ impl<'r> Copying<'r, '_> {
         }
         match &entry.kind {
             EntryKind::Directory(listing) => {
-                self.batches.flush()?;
                 let below = match former.map(|(there, here)| (there.kind, here.kind)) {
                     Some((EntryKind::Directory(there), EntryKind::Directory(here))) => {
                         Some(self.listings(&there, &here))
@@ -167,7 +165,7 @@ impl<'r> Copying<'r, '_> {
                 };
                 self.former.push(below);
                 walk.descend(listing);
-                Ok(self.outlets.events.send(Event::Enter(Box::new(entry)))?)
+                self.batches.enter(entry)
             }
             EntryKind::File(content) => {
                 let content = content.clone();
@@ -211,7 +209,7 @@ impl<'r> Copying<'r, '_> {
         if content.length <= BATCH_BYTES as u64 {
             let bytes = content.length + attribute_bytes(&entry) as u64;
             let file = CopiedFile { entry, path, kind };
-            return self.batches.add(SmallFile::Copied(Box::new(file)), bytes);
+            return self.batches.add(BatchItem::Copied(Box::new(file)), bytes);
         }
         self.batches.flush()?;
         let pieces = content.length / self.job.limits.piece as u64 + 1;
@@ -225,7 +223,7 @@ impl<'r> Copying<'r, '_> {
         let bytes = attribute_bytes(&entry) as u64;
         let entry = Box::new(entry);
         let taken_from = unchanged.then_some(TakenFrom::Parent);
-        self.batches.add(SmallFile::Ready { entry, taken_from }, bytes)
+        self.batches.add(BatchItem::Ready { entry, taken_from }, bytes)
     }
 
     fn listings(&self, there: &Content, here: &Content) -> Former<'r> {
@@ -291,13 +289,13 @@ impl LargeCutter<'_> {
 }
 
 /// Plans the frames of small files that are read one after another.
-pub(super) fn plan<'j>(job: &'j Job<'_>, files: &[SmallFile]) -> Option<PlannedFrames<'j>> {
+pub(super) fn plan<'j>(job: &'j Job<'_>, items: &[BatchItem]) -> Option<PlannedFrames<'j>> {
     let source = match &job.source {
         Some(Source::Copy(source)) if source.reader.fetches_ahead() => source,
         _ => return None,
     };
-    let contents = files.iter().filter_map(|file| match file {
-        SmallFile::Copied(file) => Some(content_of(&file.entry)).filter(|content| content.depth == 0),
+    let contents = items.iter().filter_map(|item| match item {
+        BatchItem::Copied(file) => Some(content_of(&file.entry)).filter(|content| content.depth == 0),
         _ => None,
     });
     Some(PlannedFrames::new(

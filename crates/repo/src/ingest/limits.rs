@@ -52,6 +52,10 @@ const FEATURES_MAX: u64 = 64 << 20;
 /// Bytes of features that come before bases: which chunks resemble each other must be found first.
 const FEATURES_FIRST: u64 = 16 << 20;
 
+/// Directories that are open because files in them wait to be read, at most: half of what a process may usually have
+/// is left to everything else.
+const OPEN_MAX: usize = 512;
+
 impl Limits {
     /// Divides `budget` (bytes left beside the index). If possible, a part is reserved for growth of the
     /// index. If the backup looks for similar chunks (`looks`), a [part](SIMILARITY_SHARE) goes to that
@@ -115,6 +119,13 @@ impl Limits {
         // With the largest chunks, frames and packs that there are, the least may be more than the
         // smallest budget. The sum counts all buffers as full at once, which they hardly ever are.
         fits.unwrap_or(limits)
+    }
+
+    /// Returns how many directories may have files to read in a batch, each of which is open until they are read.
+    pub(crate) fn open_in_batch(&self) -> usize {
+        // One that is gathered, those that are sent to the workers, and those that they read.
+        let batches = 1 + 2 * self.workers + self.workers;
+        (OPEN_MAX / batches).clamp(1, 64)
     }
 
     /// Gives the remaining memory to the search for similar chunks if it is enough, and lends it

@@ -22,7 +22,7 @@ use super::limits::BATCH_BYTES;
 use super::moves::Moved;
 use super::options::Stream;
 use super::sampling::FileClasses;
-use super::work::{FileKey, Names, SmallFile, TakenFrom, ToRead, Work, attribute_bytes};
+use super::work::{BatchItem, FileKey, Names, TakenFrom, ToRead, Work, attribute_bytes};
 use crate::checkpoint::CheckpointInfo;
 use crate::read::ChunkReader;
 use crate::source::{Moment, OwnFolders, Step, Walker, ahead, entry_from, read_attributes, read_xattrs_at, version_of};
@@ -52,8 +52,6 @@ pub(crate) struct Baseline<'a> {
 
 /// Events for the builder, in the order of the tree.
 pub(crate) enum Event {
-    Enter(Box<TreeEntry>),
-    Leave,
     Batch(Receiver<super::work::Batch>),
     Large {
         path: PathBuf,
@@ -245,8 +243,8 @@ const STEPS_ENTERED: usize = 16;
 /// Such batches that wait.
 const BATCHES_OF_STEPS: usize = 2;
 
-/// Maximum number of small files in a batch.
-const BATCH_FILES: usize = 256;
+/// Maximum number of items in a batch.
+const BATCH_ITEMS: usize = 128;
 
 fn walk(
     job: &Job<'_>,
@@ -276,17 +274,17 @@ fn walk(
         reader: &reader,
         path: Vec::new(),
         former: vec![former],
-        batches: Batches::new(outlets),
+        batches: Batches::new(job.limits.open_in_batch(), outlets),
         linked: HashMap::new(),
         kinds: FileClasses::default(),
         image,
     };
     scope(|scope| {
-        let (ahead, folders) = ahead::channel();
+        let (ahead, asked) = ahead::channel();
         for _ in 0..ahead::THREADS {
-            let folders = folders.clone();
+            let asked = asked.clone();
             // These threads only save time.
-            let _ = spawn(scope, move || ahead::run(&folders));
+            let _ = spawn(scope, move || ahead::run(&asked));
         }
         let (sender, steps) = bounded(BATCHES_OF_STEPS);
         if let Err(error) = spawn(scope, || pass_on(walker.looking_ahead(ahead), sender)) {
@@ -324,7 +322,6 @@ impl<'r> Reading<'r, '_> {
     fn step(&mut self, step: Step) -> std::result::Result<(), Disconnected> {
         match step {
             Step::Enter { name, stat, directory } => {
-                self.batches.flush()?;
                 self.path.push(b'/');
                 self.path.extend_from_slice(&name);
                 let here = self.former.last_mut().expect("the root's is never left");
@@ -334,14 +331,13 @@ impl<'r> Reading<'r, '_> {
                 let faults = read_attributes(directory.as_fd(), &mut entry);
                 self.job
                     .attributes_lost(Path::new(OsStr::from_bytes(&self.path)), faults);
-                self.outlets.events.send(Event::Enter(Box::new(entry)))?;
+                self.batches.enter(entry)?;
             }
             Step::Leave => {
-                self.batches.flush()?;
                 let parent = self.path.iter().rposition(|&byte| byte == b'/');
                 self.path.truncate(parent.unwrap_or(0));
                 self.former.pop();
-                self.outlets.events.send(Event::Leave)?;
+                self.batches.leave()?;
             }
             Step::Node {
                 name,
@@ -403,7 +399,7 @@ impl<'r> Reading<'r, '_> {
                 self.job.monitor.counters.skip(stat.st_size as u64);
                 let bytes = attribute_bytes(&entry) as u64;
                 return self.batches.add(
-                    SmallFile::Ready {
+                    BatchItem::Ready {
                         entry: Box::new(entry),
                         taken_from: Some(taken_from),
                     },
@@ -414,7 +410,7 @@ impl<'r> Reading<'r, '_> {
                 Met::Again { file, last } => {
                     self.job.monitor.counters.skip(stat.st_size as u64);
                     let path = self.path_of(&name);
-                    return self.batches.add(SmallFile::Link { name, file, last, path }, 0);
+                    return self.batches.add(BatchItem::Link { name, file, last, path }, 0);
                 }
                 Met::First(names) => names,
             };
@@ -427,7 +423,7 @@ impl<'r> Reading<'r, '_> {
                 names,
             };
             if file_type == FileType::RegularFile && stat.st_size as u64 <= BATCH_BYTES as u64 && image.is_none() {
-                return self.batches.add(SmallFile::Read(Box::new(file)), stat.st_size as u64);
+                return self.batches.add(BatchItem::Read(Box::new(file)), stat.st_size as u64);
             }
             self.batches.flush()?;
             let pieces = match file_type {
@@ -441,7 +437,7 @@ impl<'r> Reading<'r, '_> {
             Ok(entry) => {
                 let bytes = attribute_bytes(&entry) as u64;
                 self.batches.add(
-                    SmallFile::Ready {
+                    BatchItem::Ready {
                         entry: Box::new(entry),
                         taken_from: None,
                     },
@@ -533,42 +529,72 @@ pub(super) fn has_all(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content
         && (content.depth == 0 || Items::new(reader, content).all(|item| item.is_ok_and(|item| known(&item))))
 }
 
-/// Small files that are gathered for the workers.
+/// Small files, and the directories that they are in, which are gathered for the workers. A message for each
+/// directory would cost more than to read what is in it.
 pub(super) struct Batches<'j> {
     outlets: &'j Outlets,
-    files: Vec<SmallFile>,
+    items: Vec<BatchItem>,
     bytes: u64,
+    /// How many directories have files to read in the batch: each is open until they are read.
+    open: usize,
+    open_max: usize,
+    /// Whether the next file is in another directory than the last one.
+    has_moved: bool,
 }
 
 impl<'j> Batches<'j> {
-    pub(super) fn new(outlets: &'j Outlets) -> Batches<'j> {
+    /// Gathers batches with files of at most so many directories.
+    pub(super) fn new(open_max: usize, outlets: &'j Outlets) -> Batches<'j> {
         Batches {
             outlets,
-            files: Vec::new(),
+            items: Vec::new(),
             bytes: 0,
+            open: 0,
+            open_max,
+            has_moved: true,
         }
     }
 
-    /// Adds a file of so many bytes.
-    pub(super) fn add(&mut self, file: SmallFile, bytes: u64) -> std::result::Result<(), Disconnected> {
-        self.files.push(file);
+    /// Adds an item with so many bytes.
+    pub(super) fn add(&mut self, item: BatchItem, bytes: u64) -> std::result::Result<(), Disconnected> {
+        if matches!(item, BatchItem::Read(_)) && std::mem::take(&mut self.has_moved) {
+            if self.open == self.open_max {
+                self.flush()?;
+                self.has_moved = false;
+            }
+            self.open += 1;
+        }
+        self.items.push(item);
         self.bytes += bytes;
-        if self.bytes >= BATCH_BYTES as u64 || self.files.len() >= BATCH_FILES {
+        if self.bytes >= BATCH_BYTES as u64 || self.items.len() >= BATCH_ITEMS {
             self.flush()?;
         }
         Ok(())
     }
 
+    /// Begins a directory.
+    pub(super) fn enter(&mut self, entry: TreeEntry) -> std::result::Result<(), Disconnected> {
+        self.has_moved = true;
+        let bytes = attribute_bytes(&entry) as u64;
+        self.add(BatchItem::Enter(Box::new(entry)), bytes)
+    }
+
+    /// Ends the last directory that has begun.
+    pub(super) fn leave(&mut self) -> std::result::Result<(), Disconnected> {
+        self.has_moved = true;
+        self.add(BatchItem::Leave, 0)
+    }
+
     /// Sends off what was gathered.
     pub(super) fn flush(&mut self) -> std::result::Result<(), Disconnected> {
-        if self.files.is_empty() {
+        if self.items.is_empty() {
             return Ok(());
         }
         let (reply, batch) = bounded(1);
-        self.bytes = 0;
+        (self.bytes, self.open, self.has_moved) = (0, 0, true);
         self.outlets.events.send(Event::Batch(batch))?;
         self.outlets.work.send(Work::Batch {
-            files: std::mem::take(&mut self.files),
+            items: std::mem::take(&mut self.items),
             reply,
         })?;
         Ok(())
@@ -593,4 +619,72 @@ pub(crate) fn estimate(job: &Job<'_>, paths: &[PathBuf], own: OwnFolders) {
         }
     }
     counters.totals_final.store(true, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::unbounded;
+
+    /// A tree of many small directories would otherwise be read as slowly as threads can be woken.
+    #[test]
+    fn small_directories_go_together_as_long_as_few_are_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Arc::new(OwnedFd::from(std::fs::File::open(folder.path()).unwrap()));
+        let stat = rustix::fs::stat(folder.path()).unwrap();
+        let file = |parent: &Arc<OwnedFd>| {
+            BatchItem::Read(Box::new(ToRead {
+                parent: parent.clone(),
+                name: b"file".to_vec(),
+                stat,
+                path: PathBuf::new(),
+                names: Names::Each,
+                kind: crate::ingest::sampling::FileClass::NEW,
+            }))
+        };
+        let (events, received) = unbounded();
+        let (work, batches) = unbounded();
+        let outlets = Outlets {
+            events,
+            work,
+            large: unbounded().0,
+            slots: unbounded().1,
+        };
+        let mut gathered = Batches::new(3, &outlets);
+        let entry = |name: &str| entry_from(name.as_bytes(), &stat).unwrap();
+        let sent = |added: std::result::Result<(), Disconnected>| added.ok().expect("the receivers are there");
+        for number in 0..40 {
+            sent(gathered.enter(entry(&number.to_string())));
+            // Those without files are not open.
+            if number % 2 == 0 {
+                let parent = open();
+                (0..4).for_each(|_| sent(gathered.add(file(&parent), 10)));
+            }
+            sent(gathered.leave());
+        }
+        sent(gathered.flush());
+        drop(outlets);
+        assert_eq!(
+            received.into_iter().count(),
+            7,
+            "20 directories with files, 3 in a batch"
+        );
+        let mut items = 0;
+        for work in batches {
+            let Work::Batch { items: batch, .. } = work else {
+                panic!("only batches are sent");
+            };
+            items += batch.len();
+            let mut open: Vec<_> = batch
+                .iter()
+                .filter_map(|item| match item {
+                    BatchItem::Read(file) => Some(Arc::as_ptr(&file.parent)),
+                    _ => None,
+                })
+                .collect();
+            open.dedup();
+            assert!(open.len() <= 3, "{}", open.len());
+        }
+        assert_eq!(items, 40 * 2 + 20 * 4);
+    }
 }

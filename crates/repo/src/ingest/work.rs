@@ -27,7 +27,7 @@ use crate::{Error, Monitor, ProgressCounters, Warning};
 pub(crate) enum Work {
     /// Read these files and fingerprint their chunks.
     Batch {
-        files: Vec<SmallFile>,
+        items: Vec<BatchItem>,
         reply: Sender<Batch>,
     },
     /// Fingerprint these chunks.
@@ -68,8 +68,12 @@ pub(crate) struct ToRead {
     pub(crate) kind: sampling::FileClass,
 }
 
-/// A small file to read, or a complete entry that keeps its place in the order.
-pub(crate) enum SmallFile {
+/// A small file to read, or what keeps its place in the order of the tree.
+pub(crate) enum BatchItem {
+    /// A directory begins: what follows is in it.
+    Enter(Box<TreeEntry>),
+    /// The last directory that has begun ends.
+    Leave,
     Read(Box<ToRead>),
     Ready {
         entry: Box<TreeEntry>,
@@ -119,8 +123,10 @@ pub(crate) enum Part {
     Hole(u64),
 }
 
-/// Result for one file of a batch.
-pub(crate) enum FileOutcome {
+/// Result for one item of a batch.
+pub(crate) enum BatchOutcome {
+    Enter(Box<TreeEntry>),
+    Leave,
     /// The file was read: its entry without content, and the range of its parts in the batch.
     Read {
         entry: Box<TreeEntry>,
@@ -153,14 +159,14 @@ pub(crate) struct Batch {
     pub(crate) data: Vec<u8>,
     pub(crate) parts: Vec<Part>,
     pub(crate) sketches: Sketches,
-    pub(crate) outcomes: Vec<FileOutcome>,
+    pub(crate) outcomes: Vec<BatchOutcome>,
     /// Bytes of extended attributes of the files read.
     attributes: usize,
     /// Bytes read, also from files that failed.
     pub(super) bytes_read: u64,
-    /// Files not read because those before them filled the batch: some had grown meanwhile, or
+    /// What was not done because the files before it filled the batch: some had grown meanwhile, or
     /// reported no size.
-    pub(crate) rest: Vec<SmallFile>,
+    pub(crate) rest: Vec<BatchItem>,
 }
 
 /// Works until the channel closes.
@@ -171,7 +177,7 @@ pub(crate) fn run(job: &Job<'_>, efforts: &Efforts, work: &Receiver<Work>, spare
     while let Ok(work) = work.recv() {
         // If the receiver of a reply is gone, the backup has failed elsewhere.
         match work {
-            Work::Batch { files, reply } => drop(reply.send(read_batch(job, &mut analyzer, spare, files))),
+            Work::Batch { items, reply } => drop(reply.send(read_batch(job, &mut analyzer, spare, items))),
             Work::Piece { mut piece, reply } => {
                 analyzer.analyze(piece.chunks.iter_mut(), &piece.data, &mut piece.sketches);
                 drop(reply.send(piece));
@@ -189,51 +195,53 @@ pub(crate) fn attribute_bytes(entry: &TreeEntry) -> usize {
     entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u8>>, files: Vec<SmallFile>) -> Batch {
+fn read_batch(job: &Job<'_>, analyzer: &mut Analyzer<'_>, spare: &Receiver<Vec<u8>>, items: Vec<BatchItem>) -> Batch {
     let mut batch = Batch {
         data: spare.try_recv().unwrap_or_default(),
         ..Batch::default()
     };
     batch.data.clear();
-    let _planned = copied::plan(job, &files);
-    let mut files = files.into_iter();
+    let _planned = copied::plan(job, &items);
+    let mut items = items.into_iter();
     while batch.data.len() + batch.attributes < BATCH_BYTES
-        && let Some(file) = files.next()
+        && let Some(item) = items.next()
     {
-        let outcome = match file {
-            SmallFile::Ready { entry, taken_from } => FileOutcome::Ready { entry, taken_from },
-            SmallFile::Link { name, file, last, path } => FileOutcome::Link { name, file, last, path },
-            SmallFile::Copied(file) => match copied::read_small(job, &mut batch, &file) {
-                Ok(parts) => FileOutcome::Read {
+        let outcome = match item {
+            BatchItem::Enter(entry) => BatchOutcome::Enter(entry),
+            BatchItem::Leave => BatchOutcome::Leave,
+            BatchItem::Ready { entry, taken_from } => BatchOutcome::Ready { entry, taken_from },
+            BatchItem::Link { name, file, last, path } => BatchOutcome::Link { name, file, last, path },
+            BatchItem::Copied(file) => match copied::read_small(job, &mut batch, &file) {
+                Ok(parts) => BatchOutcome::Read {
                     entry: Box::new(file.entry),
                     parts,
                     names: Names::Each,
                 },
-                Err(error) => FileOutcome::Failed { path: file.path, error },
+                Err(error) => BatchOutcome::Failed { path: file.path, error },
             },
-            SmallFile::Again(chunks) => match again::read(job, &mut batch, &chunks) {
-                Ok(parts) => FileOutcome::Again(parts),
-                Err(error) => FileOutcome::Failed {
+            BatchItem::Again(chunks) => match again::read(job, &mut batch, &chunks) {
+                Ok(parts) => BatchOutcome::Again(parts),
+                Err(error) => BatchOutcome::Failed {
                     path: PathBuf::new(),
                     error,
                 },
             },
-            SmallFile::Read(file) => match read_small(job, &mut batch, &file) {
+            BatchItem::Read(file) => match read_small(job, &mut batch, &file) {
                 Ok(Some((entry, parts))) => {
                     batch.attributes += attribute_bytes(&entry);
-                    FileOutcome::Read {
+                    BatchOutcome::Read {
                         entry: Box::new(entry),
                         parts,
                         names: file.names,
                     }
                 }
-                Ok(None) => FileOutcome::Grown(file),
-                Err(error) => FileOutcome::Failed { path: file.path, error },
+                Ok(None) => BatchOutcome::Grown(file),
+                Err(error) => BatchOutcome::Failed { path: file.path, error },
             },
         };
         batch.outcomes.push(outcome);
     }
-    batch.rest = files.collect();
+    batch.rest = items.collect();
     job.count(|tally| tally.read_bytes += batch.bytes_read);
     // Fingerprinting small chunks together is faster.
     let Batch {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
@@ -38,12 +39,28 @@ pub(crate) struct Folder {
 }
 
 /// The walk's end of the channel to the threads.
-pub(crate) struct Ahead(Sender<Folder>);
+pub(crate) struct Ahead {
+    folders: Sender<Folder>,
+    left: Arc<AtomicU32>,
+}
+
+/// The threads' end.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(super) folders: Receiver<Folder>,
+    /// How many of the next directories are left to the walk: no thread is woken for them.
+    left: Arc<AtomicU32>,
+}
 
 /// Returns the two ends of a channel for directories.
-pub(crate) fn channel() -> (Ahead, Receiver<Folder>) {
+pub(crate) fn channel() -> (Ahead, Asked) {
     let (sender, folders) = bounded(WAITING);
-    (Ahead(sender), folders)
+    let left = Arc::new(AtomicU32::new(0));
+    let ahead = Ahead {
+        folders: sender,
+        left: left.clone(),
+    };
+    (ahead, Asked { folders, left })
 }
 
 /// Names of directories in a directory, in the order in which the walk will enter them.
@@ -74,31 +91,34 @@ impl Folders {
 }
 
 impl Ahead {
-    /// Has a directory on this device looked at, if there is room for another.
+    /// Has a directory on this device looked at, if there is room for another, and unless it is left to the walk.
     pub(super) fn look(&self, parent: &Arc<OwnedFd>, name: Vec<u8>, device: u64) {
-        let parent = parent.clone();
-        let _ = self.0.try_send(Folder { parent, name, device });
+        let one_less = |left: u32| left.checked_sub(1);
+        let is_left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .is_ok();
+        if !is_left {
+            let parent = parent.clone();
+            let _ = self.folders.try_send(Folder { parent, name, device });
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.0.is_full()
+        self.folders.is_full()
     }
 }
 
 /// Looks at directories until the walk ends. While they are in memory already, leaves most of them to
 /// the walk.
-pub(crate) fn run(folders: &Receiver<Folder>) {
-    let (mut left, mut pause) = (0, 1);
-    for folder in folders {
-        if left > 0 {
-            left -= 1;
-            continue;
-        }
+pub(crate) fn run(asked: &Asked) {
+    let mut pause = 1;
+    for folder in &asked.folders {
         let start = clock::instant();
         let entries = folder.look();
         match clock::since(start) <= KNOWN + KNOWN_ENTRY * entries {
             true => {
-                left = pause;
+                asked.left.store(pause, Ordering::Relaxed);
                 pause = (2 * pause).min(LEFT_MAX);
             }
             false => pause = 1,

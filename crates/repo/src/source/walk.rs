@@ -443,7 +443,11 @@ mod tests {
         let mut walker = walker.looking_ahead(ahead);
         while walker.next().is_some() {}
         drop(walker);
-        let names: Vec<_> = asked.into_iter().map(|folder| folder.name().to_owned()).collect();
+        let names: Vec<_> = asked
+            .folders
+            .into_iter()
+            .map(|folder| folder.name().to_owned())
+            .collect();
         assert_eq!(names, [b"a", b"b", b"c", b"z", b"x"]);
     }
 

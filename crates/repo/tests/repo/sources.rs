@@ -322,6 +322,8 @@ fn a_file_that_vanishes_is_named_and_counted_whenever_it_does() {
 fn a_file_that_changes_between_two_of_its_names_is_read_by_both() {
     let folder = Folder::new();
     folder.write("a/first", b"as it was");
+    // Small files go to the workers before a large one does.
+    folder.write("b", &noise(1, 2 << 20));
     std::fs::create_dir(folder.path().join("z")).unwrap();
     for other in ["z/second", "z/third"] {
         std::fs::hard_link(folder.path().join("a/first"), folder.path().join(other)).unwrap();
