@@ -63,10 +63,7 @@ impl FrameSource<'_> {
 /// Frames that are fetched ahead.
 pub(crate) struct Ahead {
     state: Mutex<State>,
-    /// A segment is here, or a base has one.
-    arrived: Condvar,
-    /// There is something to fetch, and there may be room for it.
-    to_fetch: Condvar,
+    changed: Condvar,
     /// Bytes in memory.
     room: u64,
     /// What is known of bases before the frames that need them are here.
@@ -182,8 +179,7 @@ impl Drop for Closing<'_> {
         }
         state.forget_found();
         drop(state);
-        self.0.arrived.notify_all();
-        self.0.to_fetch.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
@@ -193,8 +189,7 @@ impl Ahead {
         let for_gaps = room / GAPS_SHARE;
         Ahead {
             state: Mutex::default(),
-            arrived: Condvar::new(),
-            to_fetch: Condvar::new(),
+            changed: Condvar::new(),
             room: room - for_gaps,
             edges: Mutex::default(),
             gaps: Mutex::new(Gaps::new(for_gaps)),
@@ -230,7 +225,8 @@ impl Ahead {
             self.note_kept(bases.iter_mut().map(|(_, base)| base));
             let mut state = self.lock();
             state.plan(from, group, bases, self.longest());
-            self.have_fetched(&state);
+            drop(state);
+            self.changed.notify_all();
         }
     }
 
@@ -298,17 +294,9 @@ impl Ahead {
                     self.fetch_segment(from, number);
                     state = self.lock();
                 }
-                Next::Wait => state = wait(&self.to_fetch, &self.state, state),
+                Next::Wait => state = wait(&self.changed, &self.state, state),
                 Next::End => return,
             }
-        }
-    }
-
-    /// Wakes a thread that fetches, if there is something to fetch. It wakes the next one, and so on: to wake all of
-    /// them each time would cost more than they do.
-    fn have_fetched(&self, state: &State) {
-        if state.has_something_to_fetch() {
-            self.to_fetch.notify_one();
         }
     }
 
@@ -368,8 +356,7 @@ impl Ahead {
         }
         self.note_kept(spans.iter_mut());
         state.add(segments::join(&spans, self.longest()), true, &HashMap::new());
-        self.have_fetched(state);
-        self.arrived.notify_all();
+        self.changed.notify_all();
     }
 
     /// Fetches a segment that waits, and notes the bases of its frames.
@@ -389,7 +376,6 @@ impl Ahead {
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(length);
         queue.bytes += length;
         state.coming += 1;
-        self.have_fetched(&state);
         drop(state);
 
         let read = self.read(from, pack, start, length, is_kept);
@@ -430,9 +416,8 @@ impl Ahead {
                 state.queue(is_base).bytes -= length;
             }
         }
-        self.have_fetched(&state);
         drop(state);
-        self.arrived.notify_all();
+        self.changed.notify_all();
     }
 
     /// Returns the bytes of a segment, and whether they came from the storage; none if they can't be read.
@@ -468,7 +453,7 @@ impl Ahead {
         let number = loop {
             match state.frames.get(&frame)?.place {
                 Place::Segment(number) => break number,
-                Place::None(_) if state.coming > 0 => state = wait(&self.arrived, &self.state, state),
+                Place::None(_) if state.coming > 0 => state = wait(&self.changed, &self.state, state),
                 Place::None(_) => {
                     self.plan_found(from, &mut state);
                     if state.is_without_segment(frame) {
@@ -490,7 +475,7 @@ impl Ahead {
                     self.fetch_segment(from, number);
                     state = self.lock();
                 }
-                Content::Coming => state = wait(&self.arrived, &self.state, state),
+                Content::Coming => state = wait(&self.changed, &self.state, state),
                 Content::Here(opened) => {
                     let of_pack = opened.plain.get(&frame).cloned();
                     state.frames.remove(&frame);
@@ -505,15 +490,15 @@ impl Ahead {
                         }
                     });
                     drop(opened);
-                    let mut state = self.lock();
-                    if state.done(number) {
-                        self.have_fetched(&state);
+                    if self.lock().done(number) {
+                        self.changed.notify_all();
                     }
                     return taken;
                 }
                 Content::Waiting | Content::Lost => {
                     if state.forget(frame) {
-                        self.have_fetched(&state);
+                        drop(state);
+                        self.changed.notify_all();
                     }
                     return None;
                 }
@@ -529,8 +514,9 @@ impl Ahead {
         for base in state.owned.remove(&frame).unwrap_or_default() {
             makes_room |= state.forget(base);
         }
+        drop(state);
         if makes_room {
-            self.have_fetched(&state);
+            self.changed.notify_all();
         }
     }
 }
@@ -588,11 +574,6 @@ impl State {
 
     fn bytes(&self) -> u64 {
         self.planned.bytes + self.bases.bytes
-    }
-
-    fn has_something_to_fetch(&self) -> bool {
-        let is_empty = self.planned.waiting.is_empty() && self.bases.waiting.is_empty() && self.found.is_empty();
-        !is_empty
     }
 
     /// Adds frames that are planned, with bases of them, each with the number of the one that needs it.

@@ -342,7 +342,7 @@ fn with_little_room_bases_are_fetched_for_the_frames_that_come_next_and_none_twi
     let reader = reader(&repository, ROOM);
     let top = layers.last().unwrap();
     let frames = frames_of(&reader.loaded, &repository, top);
-    let before = storage.counts().read_at;
+    let before = storage.counts();
     fetching(&reader, |ahead| {
         ahead.plan(source(&reader), &frames);
         let mut frame_reader = FrameReader::default();
@@ -360,9 +360,20 @@ fn with_little_room_bases_are_fetched_for_the_frames_that_come_next_and_none_twi
     let stored: u64 = all
         .map(|number| u64::from(reader.loaded.index.frame(number).sealed))
         .sum();
-    assert_eq!(reader.bytes_read(), stored, "each frame once");
-    let requests = storage.counts().read_at - before;
-    assert!(requests < 400, "{requests} for 800 frames");
+    let after = storage.counts();
+    // One that came between others, which threads decide, is taken from there.
+    let (frames, bytes) = (reader.bytes_read(), after.bytes_read - before.bytes_read);
+    assert!(
+        frames <= stored && stored <= bytes,
+        "no frame twice: {frames} of {stored}"
+    );
+    assert!(
+        bytes <= stored + stored / 20,
+        "what comes between frames is little: {bytes} of {stored}"
+    );
+    let requests = after.read_at - before.read_at;
+    // Usually 290: the later a thread runs, the fewer bases come together.
+    assert!(requests < 500, "{requests} for 800 frames");
 }
 
 #[test]
