@@ -52,9 +52,9 @@ const FEATURES_MAX: u64 = 64 << 20;
 /// Bytes of features that come before bases: which chunks resemble each other must be found first.
 const FEATURES_FIRST: u64 = 16 << 20;
 
-/// Directories that are open because files in them wait to be read, at most: half of what a process may usually have
-/// is left to everything else.
-const OPEN_MAX: usize = 512;
+/// Directories that are open because files in them wait to be read, at most. A process may usually have 1024 files
+/// open, and files that have grown meanwhile wait for another turn, of all batches that were read.
+const OPEN_MAX: usize = 128;
 
 impl Limits {
     /// Divides `budget` (bytes left beside the index). If possible, a part is reserved for growth of the
@@ -125,7 +125,7 @@ impl Limits {
     pub(crate) fn open_in_batch(&self) -> usize {
         // One that is gathered, those that are sent to the workers, and those that they read.
         let batches = 1 + 2 * self.workers + self.workers;
-        (OPEN_MAX / batches).clamp(1, 64)
+        (OPEN_MAX / batches).max(1)
     }
 
     /// Gives the remaining memory to the search for similar chunks if it is enough, and lends it
