@@ -243,8 +243,9 @@ const STEPS_ENTERED: usize = 16;
 /// Such batches that wait.
 const BATCHES_OF_STEPS: usize = 2;
 
-/// Maximum number of items in a batch.
-const BATCH_ITEMS: usize = 128;
+/// Maximum number of files in a batch, and of items, with the directories that begin and end.
+const BATCH_FILES: usize = 256;
+const BATCH_ITEMS: usize = 2 * BATCH_FILES;
 
 fn walk(
     job: &Job<'_>,
@@ -534,6 +535,7 @@ pub(super) fn has_all(job: &Job<'_>, reader: &ChunkReader<'_>, content: &Content
 pub(super) struct Batches<'j> {
     outlets: &'j Outlets,
     items: Vec<BatchItem>,
+    files: usize,
     bytes: u64,
     /// How many directories have files to read in the batch: each is open until they are read.
     open: usize,
@@ -548,6 +550,7 @@ impl<'j> Batches<'j> {
         Batches {
             outlets,
             items: Vec::new(),
+            files: 0,
             bytes: 0,
             open: 0,
             open_max,
@@ -564,9 +567,10 @@ impl<'j> Batches<'j> {
             }
             self.open += 1;
         }
+        self.files += usize::from(!matches!(item, BatchItem::Enter(_) | BatchItem::Leave));
         self.items.push(item);
         self.bytes += bytes;
-        if self.bytes >= BATCH_BYTES as u64 || self.items.len() >= BATCH_ITEMS {
+        if self.bytes >= BATCH_BYTES as u64 || self.files >= BATCH_FILES || self.items.len() >= BATCH_ITEMS {
             self.flush()?;
         }
         Ok(())
@@ -591,7 +595,7 @@ impl<'j> Batches<'j> {
             return Ok(());
         }
         let (reply, batch) = bounded(1);
-        (self.bytes, self.open, self.has_moved) = (0, 0, true);
+        (self.files, self.bytes, self.open, self.has_moved) = (0, 0, 0, true);
         self.outlets.events.send(Event::Batch(batch))?;
         self.outlets.work.send(Work::Batch {
             items: std::mem::take(&mut self.items),
