@@ -110,8 +110,8 @@ impl Records {
         }
     }
 
-    /// Notes that so many bytes of bodies and deltas are in blocks and of no use there: they have left them, or came too
-    /// late.
+    /// Notes that so many bytes of bodies and deltas are in blocks and of no use there: they have left them, or came
+    /// too late.
     pub(crate) fn note_moved_out(&self, bytes: usize) {
         self.moved_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
