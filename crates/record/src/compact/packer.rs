@@ -128,25 +128,18 @@ pub(super) struct Worn {
     bytes: u64,
 }
 
-/// A record in a frame.
-#[derive(Clone, Copy)]
-struct InFrame {
-    number: u64,
-    origin: Origin,
-    bytes: u32,
-}
-
 /// A frame that is being filled.
 struct OpenFrame {
     frame: BlockFrameBuilder,
-    records: Vec<InFrame>,
+    /// The number of the frame is set when it comes into a block.
+    records: Vec<MovedRecord>,
     numbers: HashSet<u64>,
 }
 
 /// A compressed frame, and where its records were.
 struct FinishedFrame {
     frame: BlockFrame<Vec<u8>>,
-    records: Vec<InFrame>,
+    records: Vec<MovedRecord>,
 }
 
 /// A block that has room for more frames.
@@ -189,7 +182,12 @@ impl OpenFrame {
         let is_new = self.numbers.insert(number);
         if is_new {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            self.records.push(InFrame { number, origin, bytes });
+            self.records.push(MovedRecord {
+                number,
+                frame: 0,
+                origin,
+                bytes,
+            });
         }
         is_new
     }
@@ -623,13 +621,8 @@ impl<'c> Packer<'c> {
         let mut records = Vec::new();
         for finished in full.frames {
             let frame = builder.push(finished.frame) as u8;
-            let moved = |InFrame { number, origin, bytes }| MovedRecord {
-                number,
-                frame,
-                origin,
-                bytes,
-            };
-            records.extend(finished.records.into_iter().map(moved));
+            let moved = finished.records.into_iter();
+            records.extend(moved.map(|record| MovedRecord { frame, ..record }));
         }
         let bytes = builder.finish(number);
         let bytes = bytes.map_err(|error| Error::damaged(Table::Blocks, &number.to_be_bytes(), error))?;

@@ -7,12 +7,13 @@ use std::sync::Mutex;
 use ibid_format::ChunkId;
 use ibid_format::pack::PackKind;
 
+use super::batches::Batches;
 use super::build;
 use super::fingerprint::Span;
 use super::job::{Job, Source};
 use super::limits::BATCH_BYTES;
 use super::options::BackupOptions;
-use super::read::{Baseline, Batches, Disconnected, Event, Input, Outlets};
+use super::read::{Baseline, Disconnected, Event, Input, Outlets};
 use super::sampling::FileClass;
 use super::work::{Batch, BatchItem, Part};
 use crate::index::{LoadedIndex, Place};

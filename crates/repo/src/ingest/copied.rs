@@ -12,12 +12,13 @@ use ibid_delta::Sketch;
 use ibid_format::content::{Content, Item};
 use ibid_format::tree::{EntryKind, TreeEntry};
 
+use super::batches::Batches;
 use super::fingerprint::Span;
 use super::job::{Job, Source};
 use super::large::{Large, LargeCutter, StopResult};
 use super::limits::BATCH_BYTES;
 use super::moves;
-use super::read::{Batches, Disconnected, Outlets, ParentListing, has_all, is_stored};
+use super::read::{Disconnected, Outlets, ParentListing, has_all, is_stored};
 use super::sampling::{FileClass, FileClasses};
 use super::work::{Batch, BatchItem, Names, Part, TakenFrom, attribute_bytes};
 use crate::read::ChunkReader;

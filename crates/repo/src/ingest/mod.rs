@@ -7,7 +7,8 @@
 //!                                                  ▲──compress──┘ └────sealed in order
 //! ```
 //!
-//! - The **reader** ([`read`]) walks and decides which files to read.
+//! - The **reader** ([`read`]) walks and decides which files to read. Small ones, and the directories
+//!   around them, are gathered ([`batches`]).
 //! - **Cutters** ([`large`]) read and cut large files, and follow the boundaries of stored chunks
 //!   where that pays ([`hints`]). An image with a map of changed blocks is read in parts ([`image`]).
 //! - A copy of a snapshot, of another repository or without some files ([`copied`]), takes the place of
@@ -29,6 +30,7 @@
 //! count into one tally ([`job`]), which becomes the summary.
 
 mod again;
+mod batches;
 mod build;
 mod checkpoints;
 mod compress;
