@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, Once};
 
 use ibid_repo::{
     BackupOptions, Error, FileId, InitOptions, Limit, Monitor, PruneOptions, PruneSummary, ReadData, RepairOptions,
@@ -946,13 +946,13 @@ fn what_is_forgotten_and_pruned_while_it_is_read_is_not_called_damaged() {
     assert!(!reader.has_snapshot(first).unwrap() && reader.has_snapshot(last).unwrap());
 }
 
-/// A storage in which the first read of a pack waits until others have done something.
+/// A storage in which all reads of a pack wait until others have done something.
 struct Before<F> {
     inner: Flaky<Arc<Memory>>,
     pack: Name,
     /// What they do.
     others: F,
-    is_done: AtomicBool,
+    is_done: Once,
 }
 
 impl<F: Fn() + Send + Sync> Hooks for Before<F> {
@@ -961,8 +961,8 @@ impl<F: Fn() + Send + Sync> Hooks for Before<F> {
     }
 
     fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), ibid_storage::Error> {
-        if *name == self.pack && !self.is_done.swap(true, Ordering::Relaxed) {
-            (self.others)();
+        if *name == self.pack {
+            self.is_done.call_once(&self.others);
         }
         self.inner.read_at(name, offset, buffer)
     }
@@ -994,7 +994,7 @@ fn what_a_prune_has_freed_is_not_looked_for_again() {
         inner: Flaky::new(inner),
         pack,
         others,
-        is_done: AtomicBool::new(false),
+        is_done: Once::new(),
     }));
     let reader = Repository::open(storage.clone(), Some(b"secret")).unwrap();
     let snapshot = reader.snapshot(&first.to_string()).unwrap();
