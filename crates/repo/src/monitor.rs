@@ -88,6 +88,11 @@ pub enum Warning {
         /// The damage, and the action taken.
         error: crate::Error,
     },
+    /// A backup has stored its snapshot, but not all index files and sketches, with which chunks are found quickly.
+    Unlisted {
+        /// The error of the storage.
+        error: crate::Error,
+    },
     /// Packs are missing, cut short or unreadable. A backup goes on without them, and stores again what the
     /// files still have of them. A prune goes on with the others.
     LostPacks {

@@ -20,6 +20,7 @@ pub(crate) struct OpenSession {
     pub(crate) id: FileId,
     /// Whether its snapshot may have been stored, or may be yet: then it stays for a pruner to decide.
     is_decided_elsewhere: bool,
+    has_ended: bool,
 }
 
 /// How a session ended.
@@ -50,6 +51,7 @@ impl OpenSession {
         Ok(OpenSession {
             id,
             is_decided_elsewhere: false,
+            has_ended: false,
         })
     }
 
@@ -106,12 +108,13 @@ impl OpenSession {
         }
     }
 
-    /// Ends the session. If its snapshot may be stored without this process knowing, it stays, and a pruner
-    /// decides.
-    pub(crate) fn end(self, files: &Files) -> Result<()> {
-        if self.is_decided_elsewhere {
+    /// Ends the session, if it has not ended yet. If its snapshot may be stored without this process knowing, it stays,
+    /// and a pruner decides.
+    pub(crate) fn end(&mut self, files: &Files) -> Result<()> {
+        if self.is_decided_elsewhere || self.has_ended {
             return Ok(());
         }
+        self.has_ended = true;
         match files.storage.delete(&name_in(folder::SESSIONS, self.id)) {
             // A storage may let writers delete nothing. The snapshot says that the session has ended.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && files.keys.is_write_only() => Ok(()),

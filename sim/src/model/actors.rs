@@ -24,10 +24,10 @@ pub(crate) async fn writer(world: Shared) {
         if !session_first && !puts_session(&world, session).await {
             return;
         }
-        if !stores(&world, view, wanted).await {
+        let Some(index) = stores(&world, view, wanted).await else {
             return;
-        }
-        match ends(&world, session, wanted).await {
+        };
+        match ends(&world, session, wanted, index).await {
             End::Acknowledged | End::Failed => return,
             End::Voided => {}
         }
@@ -35,7 +35,7 @@ pub(crate) async fn writer(world: Shared) {
             // A new session, and nothing else.
             let session = world.borrow_mut().new_id();
             if puts_session(&world, session).await {
-                ends(&world, session, wanted).await;
+                ends(&world, session, wanted, None).await;
             }
             return;
         }
@@ -49,8 +49,21 @@ async fn puts_session(world: &Shared, session: Id) -> bool {
     )
 }
 
-/// Stores the chunks that are not there yet. Returns false if an answer is lost: the backup fails.
-async fn stores(world: &Shared, view: View, wanted: Chunks) -> bool {
+/// An index file that a backup is to write.
+struct NewIndex {
+    epoch: Id,
+    packs: Vec<Id>,
+}
+
+impl NewIndex {
+    async fn put_answered(self, world: &Shared) -> bool {
+        puts_index(world, self.epoch, self.packs).await
+    }
+}
+
+/// Stores the chunks that are not there yet. Returns an index file to write of them, if there is one; `None` if an
+/// answer is lost: the backup fails.
+async fn stores(world: &Shared, view: View, wanted: Chunks) -> Option<Option<NewIndex>> {
     let epoch = view.state.number;
     // What no index file lists is listed, if all of it counts.
     let any = !world.borrow().has("whole");
@@ -61,7 +74,7 @@ async fn stores(world: &Shared, view: View, wanted: Chunks) -> bool {
         .filter(|pack| any || view.is_whole(*pack))
         .collect();
     if !whole.is_empty() && !puts_index(world, epoch, whole).await {
-        return false;
+        return None;
     }
     let mut view = view;
     let mut new: Vec<Frame> = Vec::new();
@@ -88,7 +101,7 @@ async fn stores(world: &Shared, view: View, wanted: Chunks) -> bool {
         if flushes {
             let id = world.borrow_mut().new_id();
             if !puts_pack(world, id, &new).await {
-                return false;
+                return None;
             }
             for at in 0..new.len() {
                 view.frames.insert((id, at));
@@ -100,12 +113,13 @@ async fn stores(world: &Shared, view: View, wanted: Chunks) -> bool {
     if !new.is_empty() {
         let id = world.borrow_mut().new_id();
         if !puts_pack(world, id, &new).await {
-            return false;
+            return None;
         }
         packs.push(id);
     }
     let is_killed = world.borrow_mut().chance(5);
-    packs.is_empty() || (!is_killed && puts_index(world, epoch, packs).await)
+    let index = (!packs.is_empty()).then_some(NewIndex { epoch, packs });
+    (index.is_none() || !is_killed).then_some(index)
 }
 
 async fn puts_pack(world: &Shared, id: Id, frames: &[Frame]) -> bool {
@@ -138,8 +152,49 @@ async fn puts_later(world: &Shared, name: Name, object: Object) -> Put {
     put(world, name, object).await
 }
 
-/// Puts the snapshot, and ends the session.
-async fn ends(world: &Shared, session: Id, wanted: Chunks) -> End {
+/// When a backup's index file arrives: both are on their way at once.
+#[derive(Clone, Copy, PartialEq)]
+enum Arrives {
+    BeforeSnapshot,
+    AfterSnapshot,
+    AfterSession,
+}
+
+/// Puts the snapshot and the index file, and ends the session.
+async fn ends(world: &Shared, session: Id, wanted: Chunks, mut index: Option<NewIndex>) -> End {
+    let arrives = match world.borrow_mut().random.below(3) {
+        0 => Arrives::BeforeSnapshot,
+        1 => Arrives::AfterSnapshot,
+        _ => Arrives::AfterSession,
+    };
+    if arrives == Arrives::BeforeSnapshot
+        && let Some(index) = index.take()
+        && !index.put_answered(world).await
+    {
+        return End::Failed;
+    }
+    let end = puts_snapshot(world, session, wanted).await;
+    if let End::Failed = end {
+        return end;
+    }
+    if arrives != Arrives::AfterSession {
+        // Without an answer, the backup has succeeded all the same.
+        if let Some(index) = index.take() {
+            index.put_answered(world).await;
+        }
+        if let End::Acknowledged = end {
+            merges(world).await;
+        }
+    }
+    delete(world, (Folder::Sessions, session)).await;
+    if let Some(index) = index {
+        index.put_answered(world).await;
+    }
+    end
+}
+
+/// Puts the snapshot.
+async fn puts_snapshot(world: &Shared, session: Id, wanted: Chunks) -> End {
     let name = (Folder::Snapshots, session);
     let (gives_up, sends_again) = {
         let world = &mut world.borrow_mut();
@@ -165,15 +220,12 @@ async fn ends(world: &Shared, session: Id, wanted: Chunks) -> End {
         Put::Unknown | Put::Taken => get(world, name).await == Some(Object::Snapshot(wanted)),
     };
     if !stored && world.borrow().has("fence") {
-        if get(world, name).await.is_none() {
-            return End::Failed;
-        }
-        delete(world, (Folder::Sessions, session)).await;
-        return End::Voided;
+        return match get(world, name).await {
+            None => End::Failed,
+            Some(_) => End::Voided,
+        };
     }
     world.borrow_mut().acknowledged.insert(session, wanted);
-    merges(world).await;
-    delete(world, (Folder::Sessions, session)).await;
     End::Acknowledged
 }
 

@@ -63,6 +63,11 @@ pub(crate) fn warning(verb: Verb, warning: &Warning) -> Option<String> {
             let advice = advice::on_repository(error).map_or_else(String::new, |advice| format!(". {advice}"));
             line(&format!("warning: {}{advice}", with_causes(error)))
         }
+        Warning::Unlisted { error } => line(&format!(
+            "warning: the snapshot is stored and complete, but not all of the lists by which data is found quickly: \
+             {}. Nothing is lost. The next backup takes longer, and may store more",
+            with_causes(error)
+        )),
         Warning::ThawUnknown { waiting, error } => line(&format!(
             "warning: whether {} ({}) can be read by now is not known: {}. It is asked again, and the service goes on \
              thawing",

@@ -40,6 +40,13 @@ impl Repository {
         Ok(())
     }
 
+    /// Returns whether index files may be due to be merged once so many more are written.
+    pub(crate) fn may_merge_index_files(&self, known: &[(FileId, u64)], more: usize) -> bool {
+        let limits = self.index_limits();
+        let many = limits.merged_files.saturating_sub(more).max(1);
+        !alike(known, many, limits.merged_bytes).is_empty()
+    }
+
     /// Merges index files of about one size, if there are many. Returns those that there are then, if it did.
     fn merge_alike(&self) -> Result<Option<Vec<(FileId, u64)>>> {
         let limits = self.index_limits();

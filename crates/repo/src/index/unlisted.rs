@@ -42,6 +42,11 @@ impl Unlisted {
         self.chunks >= self.chunks_max || archived && self.packs.len() >= PACKS_MAX_ARCHIVED
     }
 
+    /// Returns the number of packs.
+    pub(crate) fn len(&self) -> usize {
+        self.packs.len()
+    }
+
     /// Takes all packs out.
     pub(crate) fn take(&mut self) -> Unlisted {
         Unlisted {

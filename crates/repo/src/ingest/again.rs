@@ -92,7 +92,8 @@ impl Repository {
         }
         let built = build::run(&job, Input::Again, Baseline::default(), None);
         self.refresh();
-        built?;
+        let (_, mut lists) = built?;
+        lists.write(&job)?;
         self.monitor.check_cancelled()?;
         let tally = job.into_tally();
         Ok(Some(StoredAgain {

@@ -35,17 +35,52 @@ pub(crate) struct Built {
     pub(crate) users: Vec<(u32, Vec<u8>)>,
     pub(crate) groups: Vec<(u32, Vec<u8>)>,
     pub(crate) checkpoint: Option<FileId>,
-    /// All index files that are known, with their sizes in bytes.
-    pub(crate) index_files: Vec<(FileId, u64)>,
 }
 
-/// Runs the whole pipeline. This thread becomes the builder. Without an origin, there are no checkpoints.
+/// What is left to write once all packs are durable: index files that list them, and the sketches of their chunks.
+/// Without these all is found, but not as quickly. So they are written beside the snapshot, or before it.
+pub(crate) struct Lists {
+    stored: Stored,
+    similar: Option<Similar>,
+}
+
+impl Lists {
+    /// Writes what was not written before.
+    pub(crate) fn write(&mut self, job: &Job<'_>) -> Result<()> {
+        let (stored, similar) = (&self.stored, self.similar.take());
+        // Neither needs the other.
+        let at_once = job.repository.files.storage.is_remote();
+        let (listed, saved) = both(
+            at_once,
+            || stored.write_index(job),
+            || similar.map_or(Ok(()), |similar| save_sketches(job, similar)),
+        );
+        listed.and(saved)
+    }
+
+    /// Returns all index files that are known, with their sizes in bytes.
+    pub(crate) fn index_files(&self, job: &Job<'_>) -> Vec<(FileId, u64)> {
+        let mut index_files = job.loaded.index_files.clone();
+        index_files.extend(self.stored.index_files());
+        index_files
+    }
+
+    /// Returns whether index files may be due to be merged once these are written.
+    pub(crate) fn may_lead_to_merging(&self, job: &Job<'_>) -> bool {
+        let known = self.index_files(job);
+        job.repository
+            .may_merge_index_files(&known, self.stored.unlisted_packs())
+    }
+}
+
+/// Runs the whole pipeline. This thread becomes the builder. Without an origin, there are no checkpoints. All packs
+/// are durable when this returns; on failure those that are durable are listed, too.
 pub(crate) fn run(
     job: &Job<'_>,
     input: Input,
     baseline: Baseline<'_>,
     origin: Option<CheckpointOrigin>,
-) -> Result<Built> {
+) -> Result<(Built, Lists)> {
     let stored = Stored::new(job.repository.memory);
     stored.list_packs(job)?;
     if !job.options.dry_run {
@@ -80,18 +115,8 @@ pub(crate) fn run(
                 .expect_err("one of them has failed"));
         }
     };
-    // Neither needs the other.
-    let at_once = job.repository.files.storage.is_remote();
-    let (listed, saved) = both(
-        at_once,
-        || stored.write_index(job),
-        || similar.map_or(Ok(()), |similar| save_sketches(job, similar)),
-    );
-    listed.and(saved)?;
     built.checkpoint = stored.checkpoint.id();
-    built.index_files.clone_from(&job.loaded.index_files);
-    built.index_files.extend(stored.into_index_files());
-    Ok(built)
+    Ok((built, Lists { stored, similar }))
 }
 
 /// Starts the reader, cutters, workers, packer and uploaders. Returns the builder's ends of their
@@ -200,7 +225,6 @@ fn gather(
         users,
         groups: owner_groups,
         checkpoint: None,
-        index_files: Vec::new(),
     };
     Ok((built, similar))
 }

@@ -64,6 +64,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use again::Again;
+use build::{Built, Lists};
 use checkpoints::CheckpointOrigin;
 pub(crate) use copied::CopySource;
 use ibid_format::snapshot::{LIST_MAX, Snapshot, SnapshotTotals};
@@ -118,6 +119,17 @@ struct StoredFiles {
     packs: Option<ChunkId>,
     /// The index files, with their sizes in bytes.
     index_files: Vec<(FileId, u64)>,
+}
+
+impl StoredFiles {
+    fn of(job: &Job<'_>, lists: &Lists) -> StoredFiles {
+        let repository = job.repository;
+        let packs_hash = |_| job.loaded.packs_hash(&repository.files.keys);
+        StoredFiles {
+            packs: repository.cache.as_ref().and_then(packs_hash),
+            index_files: lists.index_files(job),
+        }
+    }
 }
 
 impl Repository {
@@ -212,7 +224,7 @@ impl Repository {
                 if let Some(cache) = &self.cache {
                     cache.forget_opened();
                 }
-                session.map_or(Ok(()), |session| session.end(&self.files))?;
+                session.map_or(Ok(()), |mut session| session.end(&self.files))?;
                 return Err(error);
             }
             listed => listed?,
@@ -228,11 +240,8 @@ impl Repository {
             let session = session.as_mut();
             self.back_up(started, input, filter, unresolved, options, loaded, origin?, session)
         });
-        if let Some(session) = session
-            && let Err(error) = session.end(&self.files)
-        {
-            // A pruner will find that it has ended.
-            self.monitor.warn(Warning::Repository { error });
+        if let Some(mut session) = session {
+            self.end_own_session(&mut session);
         }
         done
     }
@@ -262,9 +271,11 @@ impl Repository {
         let checkpoints = origin.of_checkpoints(&input, session.as_deref(), options);
         let built = build::run(&job, input, baseline, checkpoints.clone());
         self.refresh();
-        let mut built = built?;
+        let (built, mut lists) = built?;
         let skipped = match &origin.parent {
             Some(parent) if options.skip_if_unchanged && !options.dry_run => {
+                // It finds by them what was stored.
+                lists.write(&job)?;
                 // A parent that can't be read is no reason to go without a snapshot.
                 self.is_unchanged(&parent.snapshot, &built, &origin.paths)
                     .unwrap_or_else(|error| {
@@ -274,36 +285,45 @@ impl Repository {
             }
             _ => false,
         };
-        let reading_began = job.started;
-        let stored = StoredFiles {
-            packs: self.packs_hash(&job),
-            index_files: std::mem::take(&mut built.index_files),
-        };
-        let tally = job.into_tally();
+        let counters = job.count(|tally| tally.counters);
         let duration_ms = || clock::since(started).as_millis() as u64;
         if self.monitor.is_cancelled() {
+            lists.write(&job)?;
             // A reader that was cancelled fails, so all of the tree is there.
             if let Some(checkpoints) = checkpoints {
-                checkpoints.put_complete(self, &built, &tally.counters);
+                checkpoints.put_complete(self, &built, &counters);
             }
             return Err(Error::Interrupted);
         }
         let done: Vec<FileId> = origin.checkpoints.iter().copied().chain(built.checkpoint).collect();
-        let snapshot = origin.into_snapshot(options, built, &tally, reading_began, duration_ms());
-        let stored = match &mut session {
-            Some(session) if !skipped => match self.conclude(session, &snapshot, &stored)? {
-                SessionEnd::Void if rules::holds(Rule::WalkAgain) => return Ok(None),
-                SessionEnd::Void => {
-                    **session = OpenSession::begin(&self.files, "backup", &options.program, &snapshot.paths)?;
-                    match self.conclude(session, &snapshot, &stored)? {
-                        SessionEnd::Void => return Ok(None),
-                        SessionEnd::Stored(size) => Some((session.id, size)),
-                    }
-                }
-                SessionEnd::Stored(size) => Some((session.id, size)),
-            },
+        let snapshot = origin.into_snapshot(options, built, counters, job.started, duration_ms());
+        let is_remote = self.files.storage.is_remote();
+        if !is_remote || self.files.archives_data() {
+            // Here waiting costs nothing; and without them, what is in an archive can't be found.
+            lists.write(&job)?;
+        }
+        // A pruner waits for an open session before it deletes packs that a merged index file may list.
+        let ends_at_once = !lists.may_lead_to_merging(&job);
+        let put = || match session.as_deref_mut() {
+            Some(session) if !skipped => self.put_snapshot(session, &snapshot, ends_at_once, options).map(Some),
+            _ => Ok(None),
+        };
+        let (listed, end) = both(is_remote, || lists.write(&job), put);
+        let end = end?;
+        match (listed, &end) {
+            // The next backup lists what it finds without.
+            (Err(error), Some(SessionEnd::Stored(_))) => self.monitor.warn(Warning::Unlisted { error }),
+            (listed, _) => listed?,
+        }
+        let stored = match (end, &session) {
+            (Some(SessionEnd::Void), _) => return Ok(None),
+            (Some(SessionEnd::Stored(size)), Some(session)) => {
+                self.conclude(session.id, &StoredFiles::of(&job, &lists));
+                Some((session.id, size))
+            }
             _ => None,
         };
+        let tally = job.into_tally();
         if session.is_some() {
             self.drop_checkpoints(done);
         }
@@ -319,29 +339,44 @@ impl Repository {
         }))
     }
 
-    /// Returns a hash of the packs that there are, if there is a cache to remember it.
-    fn packs_hash(&self, job: &Job<'_>) -> Option<ChunkId> {
-        self.cache.as_ref()?;
-        job.loaded.packs_hash(&self.files.keys)
+    /// Puts the snapshot of a backup, and ends its session if it `ends_at_once`.
+    fn put_snapshot(
+        &self,
+        session: &mut OpenSession,
+        snapshot: &Snapshot,
+        ends_at_once: bool,
+        options: &BackupOptions,
+    ) -> Result<SessionEnd> {
+        let mut end = session.put(&self.files, snapshot)?;
+        if matches!(end, SessionEnd::Void) && !rules::holds(Rule::WalkAgain) {
+            *session = OpenSession::begin(&self.files, "backup", &options.program, &snapshot.paths)?;
+            end = session.put(&self.files, snapshot)?;
+        }
+        if ends_at_once {
+            self.end_own_session(session);
+        }
+        Ok(end)
     }
 
-    /// Puts the snapshot of a session, and does what is due after that.
-    fn conclude(&self, session: &mut OpenSession, snapshot: &Snapshot, stored: &StoredFiles) -> Result<SessionEnd> {
-        let end = session.put(&self.files, snapshot)?;
-        if let SessionEnd::Void = end {
-            return Ok(end);
+    /// Ends a session, if it has not ended yet.
+    fn end_own_session(&self, session: &mut OpenSession) {
+        if let Err(error) = session.end(&self.files) {
+            // A pruner will find that it has ended.
+            self.monitor.warn(Warning::Repository { error });
         }
-        let snapshot = session.id;
+    }
+
+    /// Does what is due once a snapshot is durable.
+    fn conclude(&self, snapshot: FileId, stored: &StoredFiles) {
         if let (Some(cache), Some(packs)) = (&self.cache, stored.packs)
             && let Err(error) = cache.remember_complete(&self.files.keys, Complete { snapshot, packs })
         {
             self.monitor.warn(Warning::Cache { error });
         }
         if let Err(error) = self.merge_index_files(&stored.index_files) {
-            // The snapshot is durable. The next backup tries again.
+            // The next backup tries again.
             self.monitor.warn(Warning::Repository { error });
         }
-        Ok(end)
     }
 
     /// Stores a snapshot that is made from another one, in a session of its own. Returns `None` if a pruner has ended
@@ -358,11 +393,8 @@ impl Repository {
             false => Some(OpenSession::begin(&self.files, derived.action, program, paths)?),
         };
         let stored = self.derive(session.as_mut(), derived, options);
-        if let Some(session) = session
-            && let Err(error) = session.end(&self.files)
-        {
-            // A pruner will find that it has ended.
-            self.monitor.warn(Warning::Repository { error });
+        if let Some(mut session) = session {
+            self.end_own_session(&mut session);
         }
         let summary = stored?.map(|summary| BackupSummary {
             duration_ms: clock::since(started).as_millis() as u64,
@@ -401,11 +433,9 @@ impl Repository {
         job.report_lost_packs();
         let built = build::run(&job, read::Input::Copy, Baseline::default(), None);
         self.refresh();
-        let built = built?;
-        let stored = StoredFiles {
-            packs: self.packs_hash(&job),
-            index_files: built.index_files,
-        };
+        let (built, mut lists) = built?;
+        lists.write(&job)?;
+        let stored = StoredFiles::of(&job, &lists);
         let mut tally = job.into_tally();
         let made = match loses_files {
             true => tally.counters,
@@ -433,7 +463,13 @@ impl Repository {
         // A cancelled reader may have stopped early, so the tree may be incomplete.
         self.monitor.check_cancelled()?;
         if let Some(session) = session.filter(|_| !tally.skipped) {
-            let put = |session: &mut OpenSession| self.conclude(session, &snapshot, &stored);
+            let put = |session: &mut OpenSession| {
+                let end = session.put(&self.files, &snapshot)?;
+                if let SessionEnd::Stored(_) = end {
+                    self.conclude(session.id, &stored);
+                }
+                Ok(end)
+            };
             match self.put_derived(session, &snapshot, seen, is_due, put)? {
                 DerivedEnd::Void => return Ok(None),
                 DerivedEnd::Stored(id, size) => {
@@ -716,8 +752,8 @@ impl Origin {
     fn into_snapshot(
         self,
         options: &BackupOptions,
-        built: build::Built,
-        tally: &BackupSummary,
+        built: Built,
+        counters: SnapshotTotals,
         reading_began: Time,
         duration_ms: u64,
     ) -> Snapshot {
@@ -738,7 +774,7 @@ impl Origin {
             root: built.root,
             users: built.users,
             groups: built.groups,
-            counters: tally.counters,
+            counters,
         }
     }
 }

@@ -183,8 +183,13 @@ impl Stored {
     }
 
     /// Returns the index files that were written, with their sizes in bytes.
-    pub(crate) fn into_index_files(self) -> Vec<(FileId, u64)> {
-        self.index_files.into_inner().expect("no holder of this lock panics")
+    pub(crate) fn index_files(&self) -> Vec<(FileId, u64)> {
+        self.index_files.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Returns the number of packs not listed yet.
+    pub(crate) fn unlisted_packs(&self) -> usize {
+        self.unlisted().len()
     }
 }
 
@@ -248,9 +253,10 @@ impl OpenPacks<'_> {
         self.packs.send(Upload::Pack(due)).is_ok()
     }
 
-    /// Sends off all packs, whole frames before what may need them. Returns false if the receivers are gone.
+    /// Sends off all packs, whole frames before what may need them. A pack with deltas waits for all before it, and so
+    /// not for that of metadata. Returns false if the receivers are gone.
     fn send_all(&mut self) -> bool {
-        let open = [self.metadata.take(), self.whole.take(), self.deltas.take()];
+        let open = [self.whole.take(), self.deltas.take(), self.metadata.take()];
         open.into_iter().flatten().all(|pack| self.send(pack))
     }
 }

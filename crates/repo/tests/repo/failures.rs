@@ -41,7 +41,7 @@ fn the_error_of_the_pack_that_could_not_be_stored_is_the_error_of_the_backup() {
     }
 }
 
-/// Index files are written last, after all packs.
+/// Index files and the snapshot are written last, after all packs.
 #[test]
 fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_backup_adopts_the_packs() {
     let folder = Folder::new();
@@ -51,14 +51,14 @@ fn a_disk_that_is_full_when_the_index_is_written_makes_no_snapshot_and_the_next_
     let first = backup(&repository, folder.path()).id.unwrap().to_string();
     let before = contents(folder.path());
     folder.write("second", &noise(2, 3_000_000));
-    // The session, a pack of data and one of metadata, then the index, and the sketches beside it.
-    for skip in [3, 4] {
+    // The session, a pack of data and one of metadata, then the index, the sketches and the snapshot at once.
+    for skip in [3, 4, 5] {
         storage.fail(Operation::Put, skip, ObjectFault::Before(ErrorKind::NoSpace));
     }
     match repository.backup(&options(folder.path())) {
         Err(Error::Storage(error)) => {
             assert_eq!((error.kind(), error.operation()), (ErrorKind::NoSpace, Operation::Put));
-            assert!(error.name().unwrap().as_str().starts_with("index/"), "{error}");
+            assert!(error.name().unwrap().as_str().starts_with("snapshots/"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -15,6 +15,7 @@ mod copying;
 mod damage;
 mod deltas;
 mod durability;
+mod durability_far;
 mod failures;
 mod fixture;
 mod full_disk;
