@@ -780,7 +780,7 @@ fn a_backup_that_a_prune_has_ended_begins_again() {
     folder.evolve(&mut Random(11_000), 400_000);
     let before = backup(&other, folder.path()).id.unwrap();
     folder.write("new", &noise(5, 200_000));
-    let gate = Gate::new(inner, Operation::Put, "index");
+    let gate = Gate::new(inner, Operation::Put, "snapshots");
     let repository = Repository::open(gate.clone(), Some(b"secret")).unwrap();
     let (heard, monitor) = {
         let heard = Arc::new(AtomicBool::new(false));
