@@ -20,6 +20,7 @@ pub(crate) struct OpenSession {
     pub(crate) id: FileId,
     /// Whether its snapshot may have been stored, or may be yet: then it stays for a pruner to decide.
     is_decided_elsewhere: bool,
+    /// Whether it was deleted, or could not be.
     has_ended: bool,
 }
 

@@ -49,17 +49,8 @@ async fn puts_session(world: &Shared, session: Id) -> bool {
     )
 }
 
-/// An index file that a backup is to write.
-struct NewIndex {
-    epoch: Id,
-    packs: Vec<Id>,
-}
-
-impl NewIndex {
-    async fn put_answered(self, world: &Shared) -> bool {
-        puts_index(world, self.epoch, self.packs).await
-    }
-}
+/// The epoch of an index file that a backup is to write, and the packs that it lists.
+type NewIndex = (Id, Vec<Id>);
 
 /// Stores the chunks that are not there yet. Returns an index file to write of them, if there is one; `None` if an
 /// answer is lost: the backup fails.
@@ -118,7 +109,7 @@ async fn stores(world: &Shared, view: View, wanted: Chunks) -> Option<Option<New
         packs.push(id);
     }
     let is_killed = world.borrow_mut().chance(5);
-    let index = (!packs.is_empty()).then_some(NewIndex { epoch, packs });
+    let index = (!packs.is_empty()).then_some((epoch, packs));
     (index.is_none() || !is_killed).then_some(index)
 }
 
@@ -168,8 +159,8 @@ async fn ends(world: &Shared, session: Id, wanted: Chunks, mut index: Option<New
         _ => Arrives::AfterSession,
     };
     if arrives == Arrives::BeforeSnapshot
-        && let Some(index) = index.take()
-        && !index.put_answered(world).await
+        && let Some((epoch, packs)) = index.take()
+        && !puts_index(world, epoch, packs).await
     {
         return End::Failed;
     }
@@ -179,16 +170,16 @@ async fn ends(world: &Shared, session: Id, wanted: Chunks, mut index: Option<New
     }
     if arrives != Arrives::AfterSession {
         // Without an answer, the backup has succeeded all the same.
-        if let Some(index) = index.take() {
-            index.put_answered(world).await;
+        if let Some((epoch, packs)) = index.take() {
+            puts_index(world, epoch, packs).await;
         }
         if let End::Acknowledged = end {
             merges(world).await;
         }
     }
     delete(world, (Folder::Sessions, session)).await;
-    if let Some(index) = index {
-        index.put_answered(world).await;
+    if let Some((epoch, packs)) = index {
+        puts_index(world, epoch, packs).await;
     }
     end
 }

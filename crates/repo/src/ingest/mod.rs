@@ -299,7 +299,7 @@ impl Repository {
         let snapshot = origin.into_snapshot(options, built, counters, job.started, duration_ms());
         let is_remote = self.files.storage.is_remote();
         if !is_remote || self.files.archives_data() {
-            // Here waiting costs nothing; and without them, what is in an archive can't be found.
+            // On this machine they take no round trip; without them, what is in an archive can't be found.
             lists.write(&job)?;
         }
         // A pruner waits for an open session before it deletes packs that a merged index file may list.
