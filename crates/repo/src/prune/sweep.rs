@@ -12,10 +12,14 @@ use super::{PruneState, PruneSummary};
 use crate::archives::Kept;
 use crate::layout::{folder, name_in, new_id};
 use crate::listed::Listed;
+use crate::threads::groups_within;
 use crate::{Error, Repository, Result, similar};
 
 /// Memory budget for the sketches of a chunk that are written, bytes.
 const BUDGET_A_SKETCH: u64 = 600;
+/// The share of the memory that files of sketches may be long which are fetched at once. In memory they take four times
+/// as many bytes.
+const READ_SHARE: u64 = 128;
 
 impl Repository {
     /// Deletes what is doomed in this state. `moved` are frames that were moved, whose sketches move with them.
@@ -192,10 +196,16 @@ impl Repository {
         let most = similar::CHUNKS_OF_ONE_FILE.min((self.memory / 8 / BUDGET_A_SKETCH) as usize);
         let mut out: Option<Sketches> = None;
         let (mut chunks, mut replaced) = (0, Vec::new());
-        for (id, _) in listed.ids(&*self.files.storage, folder::SKETCHES)? {
+        let listed = listed.ids(&*self.files.storage, folder::SKETCHES)?;
+        let groups = groups_within(&listed, self.memory / READ_SHARE);
+        let read = groups.flat_map(|group| {
+            let ids = group.iter().map(|(id, _)| *id);
+            ids.zip(similar::read_each(&self.files, group))
+        });
+        for (id, read) in read {
             self.monitor.check_cancelled()?;
             let mut is_changed = false;
-            let mut sketches = match similar::read(&self.files, id) {
+            let mut sketches = match read {
                 Ok(sketches) => sketches,
                 Err(error) if error.is_fault() => continue,
                 Err(error) => return Err(error),

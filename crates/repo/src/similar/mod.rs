@@ -20,7 +20,7 @@ pub(crate) use library::SketchRun;
 use library::{LOOKUP_BYTES, Library};
 pub(crate) use of_frames::SketchesOfFrames;
 use saved::find_frame;
-pub(crate) use saved::{CHUNKS_OF_ONE_FILE, fits_one_backup, read, refresh, unsaved_max};
+pub(crate) use saved::{CHUNKS_OF_ONE_FILE, fits_one_backup, read, read_each, refresh, unsaved_max};
 
 use crate::Result;
 use crate::index::{LoadedIndex, Place};

@@ -410,7 +410,7 @@ impl Sources {
 }
 
 /// Reads several files of sketches, where the storage is far at once.
-fn read_each(files: &Files, group: &[(FileId, u64)]) -> Vec<Result<Sketches>> {
+pub(crate) fn read_each(files: &Files, group: &[(FileId, u64)]) -> Vec<Result<Sketches>> {
     each(files.storage.is_remote(), group, |(id, _)| read(files, *id))
 }
 

@@ -84,13 +84,17 @@ pub(crate) fn each<I: Sync, T: Send>(at_once: bool, items: &[I], work: impl Fn(&
 
 /// Returns files, each with its size in bytes, in groups that can be fetched and kept in memory [at once](each).
 pub(crate) fn groups(files: &[(FileId, u64)]) -> impl Iterator<Item = &[(FileId, u64)]> {
-    const BYTES_MAX: u64 = 8 << 20;
+    groups_within(files, 8 << 20)
+}
+
+/// Returns files, each with its size in bytes, in groups of so many bytes at most, or of one file.
+pub(crate) fn groups_within(files: &[(FileId, u64)], bytes_max: u64) -> impl Iterator<Item = &[(FileId, u64)]> {
     let mut rest = files;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |(_, size): &&(FileId, u64)| {
             bytes += size;
-            bytes <= BYTES_MAX
+            bytes <= bytes_max
         };
         let count = rest.iter().take(REQUESTS).take_while(fits).count();
         let (group, others) = rest.split_at(count.max(1).min(rest.len()));

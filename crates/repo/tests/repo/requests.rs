@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ibid_repo::scale::SyntheticIndex;
 use ibid_repo::{Error, KeyOptions, MemoryStorage, Monitor, PruneOptions, Repository, Storage};
@@ -110,7 +111,7 @@ fn requests_of_backups(chunks: u64) -> [u64; 4] {
         folder.write(number.to_string(), &noise(number, 5000));
     }
     // Files whose times are settled are not read again.
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50));
     let of = |open: &dyn Fn() -> Repository| {
         let before = storage.0.requests();
         let options = ibid_repo::BackupOptions::default()
@@ -169,6 +170,67 @@ fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice()
         1 + 1 + 2 + 1 + 1,
         "two sweeps, and nothing else"
     );
+}
+
+/// Answers for files of sketches only once so many are asked for.
+struct SketchesTogether {
+    inner: MemoryStorage,
+    asked: AtomicU64,
+    awaited: AtomicU64,
+}
+
+impl Hooks for SketchesTogether {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
+        if name.is_in("sketches") {
+            let since = Instant::now();
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            while self.asked.load(Ordering::SeqCst) < self.awaited.load(Ordering::SeqCst) {
+                assert!(
+                    since.elapsed() < Duration::from_secs(120),
+                    "they are read one after the other"
+                );
+                std::thread::yield_now();
+            }
+        }
+        self.inner.get(name, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_prune_reads_files_of_sketches_at_once() {
+    let storage = Arc::new(Hooked(SketchesTogether {
+        inner: MemoryStorage::new(),
+        asked: AtomicU64::new(0),
+        awaited: AtomicU64::new(0),
+    }));
+    Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    let folder = Folder::new();
+    let options = ibid_repo::BackupOptions::default().path(folder.path());
+    for number in 0..10 {
+        folder.write(number.to_string(), &noise(number, 50_000));
+        repository.backup(&options).unwrap();
+    }
+    let files = || {
+        let mut files = 0;
+        storage.inner.list("sketches", &mut |_, _| files += 1).unwrap();
+        files
+    };
+    let before = files();
+    assert!((9..=16).contains(&before), "{before}");
+    storage.asked.store(0, Ordering::SeqCst);
+    storage.awaited.store(before, Ordering::SeqCst);
+    repository.prune(&PruneOptions::default()).unwrap();
+    assert!(storage.asked.load(Ordering::SeqCst) >= before);
+    assert_eq!(files(), 1);
 }
 
 /// What a backup of a changed file asks more if it looks for similar data: a list of sketches, one of its own that it
