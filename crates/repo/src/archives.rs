@@ -137,6 +137,11 @@ impl Repository {
         self.archived_by(|archives, each| archives.list_archived(folder::PACKS, each))
     }
 
+    /// Returns the same, as the last list of packs mostly says. If none was made lately, the storage is asked.
+    pub(crate) fn archived_packs_lately(&self) -> Result<HashMap<FileId, Kept>> {
+        self.archived_by(|archives, each| archives.list_archived_lately(folder::PACKS, each))
+    }
+
     fn archived_by(
         &self,
         list: impl FnOnce(&dyn Archives, &mut dyn FnMut(Name, u64, &str)) -> std::result::Result<(), StorageError>,
@@ -181,7 +186,7 @@ impl Repository {
         }
         // The list of packs, which is made then, mostly says what is archived, too.
         self.loaded()?;
-        let archived = self.archived_by(|archives, each| archives.list_archived_lately(folder::PACKS, each))?;
+        let archived = self.archived_packs_lately()?;
         if archived.is_empty() {
             return Ok(ArchivedPacks::default());
         }

@@ -105,6 +105,19 @@ impl Copies {
         }
     }
 
+    /// Makes a copy of a file with `size` bytes, if there is none and it can be made.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub(crate) fn fetch(&self, storage: &dyn Storage, file: (&str, FileId, u64)) -> Result<()> {
+        self.read_at(storage, file, 0, &mut []).map(drop)
+    }
+
+    /// Returns whether there is no copy of a file, and one can be made.
+    pub(crate) fn lacks(&self, folder: &str, id: FileId) -> bool {
+        !self.is_full.load(Ordering::Relaxed) && !self.path(folder, id).exists()
+    }
+
     /// Returns the copy of a whole file, if there is one of at most `limit` bytes.
     pub(crate) fn get(&self, folder: &str, id: FileId, limit: u64) -> Option<Vec<u8>> {
         let path = self.path(folder, id);

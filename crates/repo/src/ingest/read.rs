@@ -147,33 +147,48 @@ fn send_stream(job: &Job<'_>, stream: Stream, outlets: &Outlets) -> std::result:
 
 /// The parent snapshot's listing of the current directory.
 pub(super) struct ParentListing<'r> {
-    entries: std::iter::Peekable<Entries<'r>>,
+    entries: Entries<'r>,
+    /// What comes after the name that was asked for last, if it was read.
+    next: Option<TreeEntry>,
 }
 
 impl<'r> ParentListing<'r> {
     pub(super) fn new(entries: Entries<'r>) -> ParentListing<'r> {
-        ParentListing {
-            entries: entries.peekable(),
-        }
+        ParentListing { entries, next: None }
     }
 
     /// Returns the former entry of that name. Names must be requested in ascending order.
     pub(super) fn take(&mut self, name: &[u8], monitor: &Monitor) -> Option<TreeEntry> {
         loop {
-            match self.entries.peek()? {
-                Ok(entry) if entry.name.as_slice() > name => return None,
-                Ok(entry) if entry.name.as_slice() < name => drop(self.entries.next()),
-                _ => break,
+            let next = match self.next.take() {
+                Some(entry) => Ok(entry),
+                None => self.entries.next()?,
+            };
+            match next {
+                Ok(entry) if entry.name.as_slice() < name => {}
+                Ok(entry) if entry.name.as_slice() == name => return Some(entry),
+                Ok(entry) => {
+                    self.next = Some(entry);
+                    return None;
+                }
+                // The snapshot was forgotten meanwhile.
+                Err(Error::ChunkFreed { .. }) => return None,
+                Err(error) => {
+                    monitor.warn(Warning::Repository { error });
+                    return None;
+                }
             }
         }
-        match self.entries.next()? {
-            Ok(entry) => Some(entry),
-            // The snapshot was forgotten meanwhile.
-            Err(Error::ChunkFreed { .. }) => None,
-            Err(error) => {
-                monitor.warn(Warning::Repository { error });
-                None
+    }
+
+    /// Returns the listing of the former directory of that name. Names must be requested in ascending order.
+    fn below(&mut self, name: &[u8], reader: &'r ChunkReader<'r>, monitor: &Monitor) -> Option<ParentListing<'r>> {
+        match self.take(name, monitor)?.kind {
+            EntryKind::Directory(listing) => {
+                self.entries.fetch_ahead(&listing);
+                Some(ParentListing::new(Entries::new(reader, &listing)))
             }
+            _ => None,
         }
     }
 }
@@ -188,10 +203,7 @@ struct Former<'r> {
 impl<'r> Former<'r> {
     /// Returns the former listings of a directory in this one.
     fn below(&mut self, name: &[u8], reader: &'r ChunkReader<'r>, monitor: &Monitor) -> Former<'r> {
-        let below = |listing: &mut Option<ParentListing<'r>>| match listing.as_mut()?.take(name, monitor)?.kind {
-            EntryKind::Directory(listing) => Some(ParentListing::new(Entries::new(reader, &listing))),
-            _ => None,
-        };
+        let below = |listing: &mut Option<ParentListing<'r>>| listing.as_mut()?.below(name, reader, monitor);
         Former {
             parent: below(&mut self.parent),
             checkpoints: self.checkpoints.iter_mut().map(below).collect(),

@@ -172,6 +172,7 @@ impl Needed {
     fn find(repository: &Repository, loaded: &LoadedIndex, snapshots: &[SnapshotInfo]) -> Result<Needed> {
         let (index, scratch) = (&loaded.index, repository.scratch());
         let reader = repository.tree_reader()?;
+        repository.fetch_roots(&reader, snapshots)?;
         let mut reach = Reach::new(repository, &reader);
         let mut needed = Needed {
             bytes: Array::zeros(&scratch, index.stored_frames().into())?,

@@ -129,9 +129,9 @@ impl Plan {
     }
 }
 
-/// Returns the packs that are in an archive.
+/// Returns the packs that were in an archive when they were listed.
 fn frozen(repository: &Repository, loaded: &LoadedIndex) -> Result<NumberSet> {
-    let archived = repository.archived_packs()?;
+    let archived = repository.archived_packs_lately()?;
     let mut frozen = NumberSet::default();
     if !archived.is_empty() {
         let packs = loaded.index.packs().filter(|(_, pack)| archived.contains_key(&pack.id));

@@ -3,6 +3,7 @@
 mod ahead;
 mod cache;
 mod delta_body;
+mod listings;
 mod moved;
 mod reader;
 mod recency;

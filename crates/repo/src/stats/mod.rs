@@ -271,6 +271,7 @@ impl Repository {
         monitor.counters.bytes_total.store(total, Ordering::Relaxed);
         monitor.counters.totals_final.store(true, Ordering::Relaxed);
         let mut all = Subtree::default();
+        self.fetch_roots(&reader, snapshots)?;
         for info in snapshots {
             counting.stats.snapshots += 1;
             all.merge(

@@ -5,10 +5,12 @@
 //! then costs only the few metadata chunks that it touches (see "Content, recipes, trees" in
 //! `docs/format/README.md`).
 
+use std::borrow::Cow;
+
 use ibid_chunk::{Backend, Chunker, FastCdcSettings, Settings};
 use ibid_format::content::{Content, DEPTH_MAX, ITEMS_INLINE, Item};
 use ibid_format::run::ShortId;
-use ibid_format::tree::TreeEntry;
+use ibid_format::tree::{EntryKind, TreeEntry};
 use ibid_format::{ChunkId, Keys};
 
 use crate::read::ChunkReader;
@@ -394,6 +396,22 @@ impl<'r> Entries<'r> {
             last: Vec::new(),
             failed: false,
         }
+    }
+
+    /// Fetches what the listing of this directory is in, if it must be fetched, and with it what those of the
+    /// directories after it are in, as far as their entries are here: a walk would wait for each.
+    pub(crate) fn fetch_ahead(&self, listing: &Content) {
+        let mut rest = &self.bytes[self.at..];
+        let next = std::iter::from_fn(|| {
+            let (entry, used) = TreeEntry::decode_prefix(rest).ok()??;
+            rest = &rest[used..];
+            Some(entry)
+        });
+        let listings = next.filter_map(|entry| match entry.kind {
+            EntryKind::Directory(listing) => Some(Cow::Owned(listing)),
+            _ => None,
+        });
+        self.items.reader.fetch_listings(listing, listings);
     }
 
     fn try_next(&mut self) -> Result<Option<TreeEntry>> {

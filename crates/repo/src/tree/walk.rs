@@ -61,6 +61,9 @@ impl<'r> TreeWalk<'r> {
 
     /// Enters the directory that was the last entry; its [`TreeStep::Leave`] follows.
     pub(crate) fn descend(&mut self, listing: &Content) {
+        if let Some((entries, _)) = self.levels.last() {
+            entries.fetch_ahead(listing);
+        }
         self.levels.push((Entries::new(self.reader, listing), self.path.len()));
     }
 }

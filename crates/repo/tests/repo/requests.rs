@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ibid_repo::scale::SyntheticIndex;
-use ibid_repo::{Error, KeyOptions, MemoryStorage, Monitor, PruneOptions, Repository, Storage};
+use ibid_repo::{Error, KeyOptions, MemoryStorage, Monitor, PruneOptions, Repository, RestoreOptions, Storage};
 use ibid_storage::fault::Flaky;
 use ibid_storage::{Error as StorageError, Name};
 
@@ -172,31 +172,64 @@ fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice()
     );
 }
 
-/// Answers for files of sketches only once so many are asked for.
-struct SketchesTogether {
+/// Answers what is read of a folder only once so much was asked for at once.
+#[derive(Default)]
+struct Together {
     inner: MemoryStorage,
+    folder: &'static str,
     asked: AtomicU64,
+    /// So many are answered at once.
+    free: AtomicU64,
     awaited: AtomicU64,
 }
 
-impl Hooks for SketchesTogether {
+impl Together {
+    fn expect(&self, free: u64, awaited: u64) {
+        self.asked.store(0, Ordering::SeqCst);
+        self.free.store(free, Ordering::SeqCst);
+        self.awaited.store(free + awaited, Ordering::SeqCst);
+    }
+
+    fn answer(&self, name: &Name) {
+        if !name.is_in(self.folder) {
+            return;
+        }
+        let since = Instant::now();
+        let before = self.asked.fetch_add(1, Ordering::SeqCst);
+        let awaited = self.awaited.load(Ordering::SeqCst);
+        while before >= self.free.load(Ordering::SeqCst) && self.asked.load(Ordering::SeqCst) < awaited {
+            let asked = self.asked.load(Ordering::SeqCst);
+            assert!(
+                since.elapsed() < Duration::from_secs(120),
+                "{asked} of {awaited} were asked for"
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Fails unless all that was expected was asked for since then.
+    fn check(&self) {
+        let (asked, awaited) = (
+            self.asked.load(Ordering::SeqCst),
+            self.awaited.swap(0, Ordering::SeqCst),
+        );
+        assert!(asked >= awaited, "{asked} of {awaited}");
+    }
+}
+
+impl Hooks for Together {
     fn inner(&self) -> &dyn Storage {
         &self.inner
     }
 
     fn get(&self, name: &Name, limit: u64) -> Result<Vec<u8>, StorageError> {
-        if name.is_in("sketches") {
-            let since = Instant::now();
-            self.asked.fetch_add(1, Ordering::SeqCst);
-            while self.asked.load(Ordering::SeqCst) < self.awaited.load(Ordering::SeqCst) {
-                assert!(
-                    since.elapsed() < Duration::from_secs(120),
-                    "they are read one after the other"
-                );
-                std::thread::yield_now();
-            }
-        }
+        self.answer(name);
         self.inner.get(name, limit)
+    }
+
+    fn read_at(&self, name: &Name, offset: u64, buffer: &mut [u8]) -> Result<(), StorageError> {
+        self.answer(name);
+        self.inner.read_at(name, offset, buffer)
     }
 
     fn is_remote(&self) -> bool {
@@ -204,21 +237,28 @@ impl Hooks for SketchesTogether {
     }
 }
 
-#[test]
-fn a_prune_reads_files_of_sketches_at_once() {
-    let storage = Arc::new(Hooked(SketchesTogether {
-        inner: MemoryStorage::new(),
-        asked: AtomicU64::new(0),
-        awaited: AtomicU64::new(0),
+/// Returns a repository with ten backups. Before each, one of the folders of the tree gets another file.
+fn ten_backups(folder: &'static str, tree: &Folder) -> Arc<Hooked<Together>> {
+    let storage = Arc::new(Hooked(Together {
+        folder,
+        ..Together::default()
     }));
     Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
     let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
-    let folder = Folder::new();
-    let options = ibid_repo::BackupOptions::default().path(folder.path());
+    let options = ibid_repo::BackupOptions::default().path(tree.path());
     for number in 0..10 {
-        folder.write(number.to_string(), &noise(number, 50_000));
+        tree.write(format!("{number}/file"), &noise(number, 50_000));
+        // Of files that have just changed, a backup stores less, and the next one the rest.
+        std::thread::sleep(Duration::from_millis(50));
         repository.backup(&options).unwrap();
     }
+    storage
+}
+
+#[test]
+fn a_prune_reads_files_of_sketches_at_once() {
+    let tree = Folder::new();
+    let storage = ten_backups("sketches", &tree);
     let files = || {
         let mut files = 0;
         storage.inner.list("sketches", &mut |_, _| files += 1).unwrap();
@@ -226,11 +266,54 @@ fn a_prune_reads_files_of_sketches_at_once() {
     };
     let before = files();
     assert!((9..=16).contains(&before), "{before}");
-    storage.asked.store(0, Ordering::SeqCst);
-    storage.awaited.store(before, Ordering::SeqCst);
+    storage.expect(0, before);
+    let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
     repository.prune(&PruneOptions::default()).unwrap();
-    assert!(storage.asked.load(Ordering::SeqCst) >= before);
+    storage.check();
     assert_eq!(files(), 1);
+}
+
+/// Without them in the cache, a walk of ten trees would wait for ten requests, one after the other.
+#[test]
+fn what_the_roots_of_snapshots_are_in_is_fetched_at_once() {
+    let tree = Folder::new();
+    let storage = ten_backups("packs", &tree);
+    let snapshots = Repository::open(storage.clone(), Some(b"secret")).unwrap().snapshots();
+    let snapshots = snapshots.unwrap();
+    let of = |work: &dyn Fn(&Repository)| {
+        let cache = scratch();
+        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        storage.expect(0, 10);
+        work(&repository.with_cache(cache.path()));
+        storage.check();
+    };
+    of(&|repository| assert_eq!(repository.stats(&snapshots).unwrap().snapshots, 10));
+    of(&|repository| assert_eq!(repository.prune_estimate(&PruneOptions::default()).unwrap().unused, 0));
+}
+
+/// Each folder of the tree is as another backup has stored it. The last of them has stored the root, too.
+#[test]
+fn what_the_folders_of_a_tree_are_in_is_fetched_at_once() {
+    let tree = Folder::new();
+    let storage = ten_backups("packs", &tree);
+    let of = |work: &dyn Fn(&Repository)| {
+        let cache = scratch();
+        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        storage.expect(1, 9);
+        work(&repository.with_cache(cache.path()));
+        storage.check();
+    };
+    let out = Folder::new();
+    of(&|repository| {
+        let latest = repository.snapshot("latest").unwrap();
+        let restored = repository.restore(&latest, out.path().join("out"), &RestoreOptions::default());
+        assert_eq!(restored.unwrap().files, 10);
+    });
+    of(&|repository| {
+        let options = ibid_repo::BackupOptions::default().path(tree.path());
+        let again = repository.backup(&options).unwrap();
+        assert!(again.counters.new_bytes < 1000, "{}", again.counters.new_bytes);
+    });
 }
 
 /// What a backup of a changed file asks more if it looks for similar data: a list of sketches, one of its own that it
