@@ -29,6 +29,7 @@ pub(crate) fn run(context: &mut Context, args: &FindArgs) -> Result<Outcome> {
     let mut printer = FindPrinter::begin(&mut context.out, opened.about, args.null)?;
     let repository = opened.repository.watched_by(&watch.monitor);
     let mut search = repository.search(&patterns)?;
+    search.prefetch(places.iter().map(|(info, _)| info))?;
     for (info, path) in &places {
         search.visit(info.at(path), |path, entry| printer.found(info, path, entry))?;
     }

@@ -59,12 +59,17 @@ impl Repository {
     ///
     /// # Errors
     /// [`Interrupted`](crate::Error::Interrupted).
-    pub(crate) fn fetch_roots(&self, reader: &ChunkReader<'_>, snapshots: &[SnapshotInfo]) -> Result<()> {
-        for some in snapshots.chunks(ROOTS) {
+    pub(crate) fn fetch_roots<'s>(
+        &self,
+        reader: &ChunkReader<'_>,
+        snapshots: impl IntoIterator<Item = &'s SnapshotInfo>,
+    ) -> Result<()> {
+        let roots: Vec<&Content> = snapshots.into_iter().map(|info| &info.snapshot.root).collect();
+        for some in roots.chunks(ROOTS) {
             self.monitor.check_cancelled()?;
-            let mut roots = some.iter().map(|info| &info.snapshot.root);
-            while let Some(first) = roots.next() {
-                reader.fetch_listings(first, roots.by_ref().map(Cow::Borrowed));
+            let mut some = some.iter().copied();
+            while let Some(first) = some.next() {
+                reader.fetch_listings(first, some.by_ref().map(Cow::Borrowed));
             }
         }
         Ok(())

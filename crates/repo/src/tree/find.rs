@@ -12,7 +12,7 @@ use super::visit::{Found, clean};
 use super::walk::{TreeStep, TreeWalk};
 use crate::index::IdMap;
 use crate::read::ChunkReader;
-use crate::{Patterns, Repository, Result, SnapshotPath};
+use crate::{Patterns, Repository, Result, SnapshotInfo, SnapshotPath};
 
 /// A search for paths that match patterns, in one snapshot after the other.
 ///
@@ -28,8 +28,10 @@ use crate::{Patterns, Repository, Result, SnapshotPath};
 /// let patterns = Patterns::new(&["tree/find.rs"], false)?;
 /// let mut found = Vec::new();
 /// let mut search = repository.search(&patterns)?;
-/// for snapshot in repository.snapshots()? {
-///     search.visit(&snapshot, |path, _| Ok(found.push(path.to_owned())))?;
+/// let snapshots = repository.snapshots()?;
+/// search.prefetch(&snapshots)?;
+/// for snapshot in &snapshots {
+///     search.visit(snapshot, |path, _| Ok(found.push(path.to_owned())))?;
 /// }
 /// assert_eq!(found.len(), 1);
 /// # Ok::<(), ibid_repo::Error>(())
@@ -64,6 +66,15 @@ impl Repository {
 }
 
 impl Search<'_> {
+    /// Fetches what the trees of these snapshots begin with, many at once, if the storage is far and there is a local
+    /// cache. To [visit](Search::visit) one after the other then takes fewer round trips.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted). What can't be fetched is told by the visit.
+    pub fn prefetch<'s>(&self, snapshots: impl IntoIterator<Item = &'s SnapshotInfo>) -> Result<()> {
+        self.repository.fetch_roots(&self.reader, snapshots)
+    }
+
     /// Passes the entries at `path` of a snapshot and below it that match to `found`, with their paths from the
     /// snapshot's root, parents first and in order of names.
     ///

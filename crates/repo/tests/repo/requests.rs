@@ -287,6 +287,11 @@ fn what_the_roots_of_snapshots_are_in_is_fetched_at_once() {
         work(&repository.with_cache(cache.path()));
         storage.check();
     };
+    of(&|repository| {
+        let patterns = ibid_repo::Patterns::new(&["file"], false).unwrap();
+        let search = repository.search(&patterns).unwrap();
+        search.prefetch(&snapshots).unwrap();
+    });
     of(&|repository| assert_eq!(repository.stats(&snapshots).unwrap().snapshots, 10));
     of(&|repository| assert_eq!(repository.prune_estimate(&PruneOptions::default()).unwrap().unused, 0));
 }
