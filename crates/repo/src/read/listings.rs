@@ -16,7 +16,7 @@ use crate::layout::folder;
 use crate::threads::{each, groups};
 use crate::{Repository, Result, SnapshotInfo};
 
-/// Trees that are looked at before the user is asked whether to go on.
+/// Roots that are fetched before it is asked again whether the command was cancelled.
 const ROOTS: usize = 256;
 
 impl ChunkReader<'_> {

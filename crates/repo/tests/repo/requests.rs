@@ -255,6 +255,16 @@ fn ten_backups(folder: &'static str, tree: &Folder) -> Arc<Hooked<Together>> {
     storage
 }
 
+/// Calls `work` with a repository whose cache is empty, and fails unless it asks for so much at once, after what it
+/// asks for first.
+fn asks_at_once(storage: &Arc<Hooked<Together>>, first: u64, at_once: u64, work: &dyn Fn(&Repository)) {
+    let cache = scratch();
+    let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+    storage.expect(first, at_once);
+    work(&repository.with_cache(cache.path()));
+    storage.check();
+}
+
 #[test]
 fn a_prune_reads_files_of_sketches_at_once() {
     let tree = Folder::new();
@@ -266,10 +276,9 @@ fn a_prune_reads_files_of_sketches_at_once() {
     };
     let before = files();
     assert!((9..=16).contains(&before), "{before}");
-    storage.expect(0, before);
-    let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
-    repository.prune(&PruneOptions::default()).unwrap();
-    storage.check();
+    asks_at_once(&storage, 0, before, &|repository| {
+        repository.prune(&PruneOptions::default()).unwrap();
+    });
     assert_eq!(files(), 1);
 }
 
@@ -280,13 +289,7 @@ fn what_the_roots_of_snapshots_are_in_is_fetched_at_once() {
     let storage = ten_backups("packs", &tree);
     let snapshots = Repository::open(storage.clone(), Some(b"secret")).unwrap().snapshots();
     let snapshots = snapshots.unwrap();
-    let of = |work: &dyn Fn(&Repository)| {
-        let cache = scratch();
-        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
-        storage.expect(0, 10);
-        work(&repository.with_cache(cache.path()));
-        storage.check();
-    };
+    let of = |work: &dyn Fn(&Repository)| asks_at_once(&storage, 0, 10, work);
     of(&|repository| {
         let patterns = ibid_repo::Patterns::new(&["file"], false).unwrap();
         let search = repository.search(&patterns).unwrap();
@@ -301,13 +304,7 @@ fn what_the_roots_of_snapshots_are_in_is_fetched_at_once() {
 fn what_the_folders_of_a_tree_are_in_is_fetched_at_once() {
     let tree = Folder::new();
     let storage = ten_backups("packs", &tree);
-    let of = |work: &dyn Fn(&Repository)| {
-        let cache = scratch();
-        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
-        storage.expect(1, 9);
-        work(&repository.with_cache(cache.path()));
-        storage.check();
-    };
+    let of = |work: &dyn Fn(&Repository)| asks_at_once(&storage, 1, 9, work);
     let out = Folder::new();
     of(&|repository| {
         let latest = repository.snapshot("latest").unwrap();
