@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
+use super::checks::{CHECK_BYTES, CheckHash};
 use super::entry::{Table, closed, opened_prefix};
 use super::{NUMBER_MAX, RECORD_BYTES_MAX};
 use crate::Error;
@@ -22,11 +23,11 @@ pub const FRAMES_MAX: usize = 256;
 const RECORDS_MAX: u64 = 1 << 16;
 /// Longest frame before compression, bytes: the longest record fits.
 const FRAME_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + (1 << 20);
-/// Length of a frame's checksum, bytes.
-const CHECK_BYTES: usize = 8;
 
 const STORED: u8 = 0;
 const ZSTD: u8 = 1;
+/// Added to the codec of a frame whose checksum is made by [`CheckHash::Xxh3`].
+const XXH3: u8 = 2;
 
 /// Gathers the records of a frame.
 ///
@@ -180,11 +181,11 @@ pub struct BlockBuilder {
 impl BlockBuilder {
     /// Adds a frame and returns its number. A block has at most [`FRAMES_MAX`].
     pub fn push(&mut self, frame: BlockFrame<Vec<u8>>) -> usize {
-        self.heads.push(frame.codec);
+        self.heads.push(frame.codec | XXH3);
         wire::put_varint(&mut self.heads, frame.records as u64);
         wire::put_varint(&mut self.heads, frame.length as u64);
         wire::put_varint(&mut self.heads, frame.packed.len() as u64);
-        self.heads.extend_from_slice(&check(&frame.packed));
+        self.heads.extend_from_slice(&CheckHash::Xxh3.of(&frame.packed));
         if self.packed.is_empty() {
             self.packed = frame.packed;
         } else {
@@ -221,12 +222,6 @@ impl BlockBuilder {
     }
 }
 
-fn check(packed: &[u8]) -> [u8; CHECK_BYTES] {
-    let mut check = [0; CHECK_BYTES];
-    check.copy_from_slice(&blake3::hash(packed).as_bytes()[..CHECK_BYTES]);
-    check
-}
-
 /// What a block says of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FrameHead {
@@ -236,6 +231,7 @@ struct FrameHead {
     length: usize,
     /// Length as stored, bytes.
     packed: usize,
+    hash: CheckHash,
     check: [u8; CHECK_BYTES],
 }
 
@@ -263,7 +259,11 @@ impl BlockHead {
         let mut frames = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let codec = reader.u8("codec of a frame")?;
-            in_range("codec of a frame", codec.into(), 0, ZSTD.into())?;
+            in_range("codec of a frame", codec.into(), 0, (ZSTD | XXH3).into())?;
+            let (codec, hash) = match codec & XXH3 {
+                0 => (codec, CheckHash::Blake3),
+                _ => (codec & !XXH3, CheckHash::Xxh3),
+            };
             let records = reader.varint_in("records of a frame", 1, RECORDS_MAX)? as usize;
             let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)? as usize;
             let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)? as usize;
@@ -276,6 +276,7 @@ impl BlockHead {
                 records,
                 length,
                 packed,
+                hash,
                 check,
             });
         }
@@ -324,7 +325,7 @@ impl BlockHead {
     pub fn frame<'b>(&self, frame: u8, packed: &'b [u8]) -> Result<BlockFrame<&'b [u8]>, Error> {
         let head = self.head(frame)?;
         equal("packed frame", head.packed as u64, packed.len() as u64)?;
-        let computed = check(packed);
+        let computed = head.hash.of(packed);
         if computed != head.check {
             let (expected, found) = (u64::from_be_bytes(computed), u64::from_be_bytes(head.check));
             let field = "frame of records";

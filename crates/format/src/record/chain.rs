@@ -1,6 +1,6 @@
 //! The newest record of a chain of deltas.
 
-use super::BODY_CHECK_BYTES;
+use super::checks::{BodyCheck, CheckHash};
 use super::entry::{Table, closed, opened};
 use crate::Error;
 use crate::error::in_range;
@@ -22,6 +22,8 @@ const FEATURE_BYTES_MAX: u32 = 1024;
 const BYTES_FOLLOW: u8 = 0x80;
 /// Set in the number of features: the check of the record's body follows.
 const CHECK_FOLLOWS: u8 = 0x40;
+/// Set in the number of hops: the check of the record's body is made by [`CheckHash::Xxh3`].
+const CHECK_BY_XXH3: u8 = 0x80;
 
 /// The newest record of a chain, as the encoder of its next record needs it: an entry of the table
 /// `chains`.
@@ -52,8 +54,8 @@ pub struct ChainEntry {
     /// Bytes that each feature is a hash of, a power of two from 32 to 1024. Features of different
     /// lengths never match.
     pub feature_bytes: u32,
-    /// The [check](super::body_check) of its body, by which records with the same body are found.
-    pub check: Option<[u8; BODY_CHECK_BYTES]>,
+    /// The checksum of its body, by which records with the same body are found.
+    pub check: Option<BodyCheck>,
     /// Records that are deltas of this one because they have the same body, and were latest versions then: ascending,
     /// at most [`COPIES_MAX`]. None without a check.
     pub copies: Vec<u64>,
@@ -105,7 +107,8 @@ impl ChainEntry {
         wire::put_varint(&mut out, self.namespace.into());
         wire::put_varint(&mut out, self.position);
         wire::put_varint(&mut out, self.distance.into());
-        out.push(self.hops.len() as u8);
+        let by_xxh3 = self.check.is_some_and(|check| check.hash == CheckHash::Xxh3);
+        out.push(self.hops.len() as u8 | if by_xxh3 { CHECK_BY_XXH3 } else { 0 });
         for &hop in &self.hops {
             if let Some(hop) = hop {
                 in_range("hop of a chain", hop, 1, number.saturating_sub(1))?;
@@ -117,7 +120,7 @@ impl ChainEntry {
         let check_follows = if self.check.is_some() { CHECK_FOLLOWS } else { 0 };
         out.push(self.features.len() as u8 | bytes_follow | check_follows);
         out.extend(has_bytes.then_some(exponent as u8));
-        out.extend(self.check.iter().flatten());
+        out.extend(self.check.iter().flat_map(|check| check.bytes));
         self.put_copies(number, &mut out)?;
         if !self.features.is_empty() {
             rice::put(&mut out, &self.features);
@@ -136,6 +139,11 @@ impl ChainEntry {
         let position = reader.varint("position in a chain")?;
         let distance = reader.varint_u32("hop distance of a chain")?;
         let count = reader.u8("hops of a chain")?;
+        let hash = match count & CHECK_BY_XXH3 {
+            0 => CheckHash::Blake3,
+            _ => CheckHash::Xxh3,
+        };
+        let count = count & !CHECK_BY_XXH3;
         in_range("hops of a chain", count.into(), 0, HOPS_MAX as u64)?;
         let mut hops = Vec::with_capacity(count.into());
         for _ in 0..count {
@@ -149,7 +157,8 @@ impl ChainEntry {
             feature_bytes_of(reader.u8("exponent of the bytes of a feature")?.into())?
         };
         let has_check = count & CHECK_FOLLOWS != 0;
-        let check = has_check.then(|| reader.array("check of a body")).transpose()?;
+        let bytes = has_check.then(|| reader.array("check of a body")).transpose()?;
+        let check = bytes.map(|bytes| BodyCheck { hash, bytes });
         let copies = if has_check {
             read_copies(&mut reader, number)?
         } else {

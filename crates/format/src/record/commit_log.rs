@@ -1,6 +1,7 @@
 //! The log of commits beside the file of an engine: what a commit has changed, so that whoever opens
 //! the engine after a crash can repeat it.
 
+use super::checks::{CheckHash, CheckHasher};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -10,13 +11,17 @@ pub const COMMIT_LOG_ID_BYTES: usize = 16;
 /// What names a log: its engine has the same.
 pub type CommitLogId = [u8; COMMIT_LOG_ID_BYTES];
 
-const MAGIC: [u8; 8] = *b"ibidwal\x01";
+const MAGIC: [u8; 7] = *b"ibidwal";
+/// The version of segments whose commits have checksums by BLAKE3.
+const VERSION_BLAKE3: u8 = 1;
+/// That of those with checksums by XXH3.
+const VERSION_XXH3: u8 = 2;
 const MARK: [u8; 4] = *b"ibcm";
 const CHECK_BYTES: usize = 8;
 pub(super) type Check = [u8; CHECK_BYTES];
 
 /// Length of the header, bytes.
-pub const COMMIT_LOG_HEADER_BYTES: usize = MAGIC.len() + COMMIT_LOG_ID_BYTES + CHECK_BYTES;
+pub const COMMIT_LOG_HEADER_BYTES: usize = MAGIC.len() + 1 + COMMIT_LOG_ID_BYTES + CHECK_BYTES;
 /// Where the note is of what was synced.
 pub const COMMIT_LOG_NOTE_AT: u64 = 512;
 /// Length of that note, bytes.
@@ -33,30 +38,38 @@ const REMOVED: u8 = 0x80;
 /// Longest key of a change, bytes.
 pub const COMMIT_KEY_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the header of a log.
-pub fn commit_log_header(id: &CommitLogId) -> [u8; COMMIT_LOG_HEADER_BYTES] {
-    let mut header = [0; COMMIT_LOG_HEADER_BYTES];
-    header[..MAGIC.len()].copy_from_slice(&MAGIC);
-    header[MAGIC.len()..][..COMMIT_LOG_ID_BYTES].copy_from_slice(id);
-    let (head, check) = header.split_at_mut(MAGIC.len() + COMMIT_LOG_ID_BYTES);
-    check.copy_from_slice(&check_of(&[head]));
-    header
+/// Returns the header of a segment of the log, in which commits have checksums that are made in this way.
+pub fn commit_log_header(id: &CommitLogId, hash: CheckHash) -> [u8; COMMIT_LOG_HEADER_BYTES] {
+    let version = match hash {
+        CheckHash::Blake3 => VERSION_BLAKE3,
+        CheckHash::Xxh3 => VERSION_XXH3,
+    };
+    let head = [&MAGIC[..], &[version], id].concat();
+    let header = [&head[..], &check_of(&[&head])].concat();
+    header.try_into().expect("the fields have their lengths")
 }
 
-/// Reads the header of a log.
+/// Reads the header of a segment of the log: what names the log, and what checksums of commits are made by.
 ///
 /// # Errors
 ///
-/// [`Error::Mismatch`] if it is none, or of another version; [`Error::Check`] if a byte changed.
-pub fn commit_log_id(header: &[u8; COMMIT_LOG_HEADER_BYTES]) -> Result<CommitLogId, Error> {
+/// [`Error::Mismatch`] if it is none; [`Error::OutOfRange`] if it is of another version; [`Error::Check`] if a byte
+/// changed.
+pub fn commit_log_id(header: &[u8; COMMIT_LOG_HEADER_BYTES]) -> Result<(CommitLogId, CheckHash), Error> {
     let mut reader = Reader::new(header);
     let magic = reader.array::<8>("magic of a log of commits")?;
-    let (expected, found) = (u64::from_be_bytes(MAGIC), u64::from_be_bytes(magic));
-    equal("magic of a log of commits", expected >> 8, found >> 8)?;
-    equal("version of a log of commits", expected & 0xff, found & 0xff)?;
+    let [found @ .., version] = magic;
+    let number = |bytes: [u8; 7]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    equal("magic of a log of commits", number(MAGIC), number(found))?;
+    let (min, max) = (VERSION_BLAKE3.into(), VERSION_XXH3.into());
+    in_range("version of a log of commits", version.into(), min, max)?;
     let id = reader.array("what names a log of commits")?;
     checked("header of a log of commits", &check_of(&[&magic, &id]), &mut reader)?;
-    Ok(id)
+    let hash = match version {
+        VERSION_BLAKE3 => CheckHash::Blake3,
+        _ => CheckHash::Xxh3,
+    };
+    Ok((id, hash))
 }
 
 /// Returns the note that all commits up to this number were synced.
@@ -131,17 +144,13 @@ impl CommitHead {
 }
 
 /// The checksum over the changes of a commit and its head.
-#[derive(Debug, Clone)]
-pub struct CommitHasher(blake3::Hasher);
+#[derive(Clone)]
+pub struct CommitHasher(CheckHasher);
 
 impl CommitHasher {
     /// Begins with no changes.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a checksum of nothing is no default of anything"
-    )]
-    pub fn new() -> Self {
-        CommitHasher(blake3::Hasher::new())
+    pub fn new(hash: CheckHash) -> Self {
+        CommitHasher(CheckHasher::new(hash))
     }
 
     /// Adds bytes of changes.
@@ -152,7 +161,7 @@ impl CommitHasher {
     /// Returns the checksum of the changes behind this head.
     pub fn finish(mut self, head: &[u8; COMMIT_HEAD_BYTES]) -> [u8; COMMIT_CHECK_BYTES] {
         self.0.update(head);
-        first_bytes(&self.0.finalize())
+        self.0.finish()
     }
 }
 

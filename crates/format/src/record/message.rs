@@ -20,9 +20,11 @@ const REQUEST_TRANSFER: u8 = 2;
 const REQUEST_FENCE: u8 = 4;
 const ANSWER_ENTRIES: u8 = 16;
 const ANSWER_TAKE_ALL: u8 = 17;
-const ANSWER_CHUNK: u8 = 18;
+/// The number of a part with records that have checksums by BLAKE3 only.
+const ANSWER_CHUNK_BLAKE3: u8 = 18;
 const ANSWER_REFUSED: u8 = 19;
 const ANSWER_FENCED: u8 = 22;
+const ANSWER_CHUNK: u8 = 23;
 
 /// A request of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -340,7 +342,7 @@ impl Response {
                 epoch,
                 asked: reader.varint_in("position", 1, NUMBER_MAX)?,
             },
-            ANSWER_CHUNK => Response::TransferPage(TransferPage {
+            ANSWER_CHUNK_BLAKE3 | ANSWER_CHUNK => Response::TransferPage(TransferPage {
                 store,
                 epoch,
                 transfer: reader.u64("what names a transfer")?,

@@ -18,6 +18,7 @@
 
 mod block;
 mod chain;
+mod checks;
 mod commit_log;
 mod contents;
 mod entry;
@@ -38,6 +39,7 @@ pub use block::{
     frames_of_block, records_of_frame,
 };
 pub use chain::{COPIES_MAX, ChainEntry, FEATURES_MAX, HOPS_MAX};
+pub use checks::{BodyCheck, CheckHash};
 pub use commit_log::{
     COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_KEY_BYTES_MAX, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES,
     COMMIT_LOG_ID_BYTES, COMMIT_LOG_NOTE_AT, COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead,
@@ -74,6 +76,7 @@ pub use sealed::{open_value, seal_value};
 pub use segment::{LogStart, SegmentEntry, StoredValue, ValuePlace};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
+use self::checks::CheckHasher;
 use crate::Error;
 use crate::error::in_range;
 use crate::wire::{self, Reader};
@@ -89,9 +92,9 @@ pub const TIME_MAX: u64 = 253_402_300_799_999;
 /// Longest name of a namespace, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// The value under [`FORMAT_KEY`] in the table `meta`: seven letters and the version.
-pub const FORMAT: [u8; 8] = *b"ibidrec\x02";
-/// The value of a store that has no times yet, and nothing else that came with them.
-pub const FORMAT_WITHOUT_TIMES: [u8; 8] = *b"ibidrec\x01";
+pub const FORMAT: [u8; 8] = *b"ibidrec\x03";
+/// The values of stores that earlier programs wrote, and that become of version 3 with their next change.
+pub const FORMATS_BEFORE: [[u8; 8]; 2] = [*b"ibidrec\x01", *b"ibidrec\x02"];
 /// The key of [`FORMAT`] in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
 /// The key of [`NextNumbers`] in the table `meta`.
@@ -124,6 +127,8 @@ const TAG_WHOLE: u8 = 1;
 const TAG_DELTA: u8 = 2;
 /// Added to the tag of a record whose body is a [`PieceList`].
 const IN_PIECES: u8 = 4;
+/// Added to the tag of a record whose checksums are made by [`CheckHash::Xxh3`].
+const XXH3: u8 = 8;
 
 /// One version of the value under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,8 +156,8 @@ pub enum Body<'a> {
     Delta {
         /// Number of the base: larger than the record's own, so that a chain of bases ends.
         base: u64,
-        /// [`body_check`] of the value.
-        check: [u8; BODY_CHECK_BYTES],
+        /// The checksum of the value.
+        check: BodyCheck,
         /// The delta, as crate `ibid-delta` writes it, at most [`BODY_BYTES_MAX`] bytes.
         delta: &'a [u8],
     },
@@ -166,13 +171,14 @@ impl<'a> Body<'a> {
             Body::Whole(bytes) | Body::Delta { delta: bytes, .. } => bytes,
         }
     }
-}
 
-/// Returns the checksum that is stored with a delta: the first bytes of the value's BLAKE3.
-pub fn body_check(body: &[u8]) -> [u8; BODY_CHECK_BYTES] {
-    let mut check = [0; BODY_CHECK_BYTES];
-    check.copy_from_slice(&blake3::hash(body).as_bytes()[..BODY_CHECK_BYTES]);
-    check
+    /// Returns what the checksums of its record are made by.
+    fn hash(self) -> CheckHash {
+        match self {
+            Body::Deleted | Body::Whole(_) => CheckHash::Xxh3,
+            Body::Delta { check, .. } => check.hash,
+        }
+    }
 }
 
 /// Returns the first bytes of a value's BLAKE3.
@@ -185,7 +191,9 @@ pub fn body_digest(body: &[u8]) -> Digest {
 impl<'a> Record<'a> {
     /// Returns whether encoded bytes are of a record that is stored whole. Does not check them.
     pub fn is_whole(encoded: &[u8]) -> bool {
-        encoded.first().is_some_and(|tag| tag & !IN_PIECES == TAG_WHOLE)
+        encoded
+            .first()
+            .is_some_and(|tag| tag & !(IN_PIECES | XXH3) == TAG_WHOLE)
     }
 
     /// Appends the record as it is stored under `number`.
@@ -197,7 +205,7 @@ impl<'a> Record<'a> {
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.encode_packed(number, out)?;
-        let check = check(number, &[&out[start..]]);
+        let check = check(self.body.hash(), number, &[&out[start..]]);
         out.extend_from_slice(&check);
         Ok(())
     }
@@ -223,7 +231,7 @@ impl<'a> Record<'a> {
     pub fn encode_around(&self, number: u64) -> Result<(Vec<u8>, [u8; RECORD_CHECK_BYTES]), Error> {
         let mut head = Vec::with_capacity(OVERHEAD_MAX + self.key.len());
         self.encode_head(number, &mut head)?;
-        let check = check(number, &[&head, self.body.stored()]);
+        let check = check(self.body.hash(), number, &[&head, self.body.stored()]);
         Ok((head, check))
     }
 
@@ -256,13 +264,18 @@ impl<'a> Record<'a> {
         in_range("record body", self.body.stored().len() as u64, 0, BODY_BYTES_MAX as u64)?;
         let is_piecewise_deletion = self.in_pieces && tag == TAG_DELETED;
         in_range("pieces of a deletion", is_piecewise_deletion.into(), 0, 0)?;
-        out.push(if self.in_pieces { tag | IN_PIECES } else { tag });
+        let in_pieces = if self.in_pieces { IN_PIECES } else { 0 };
+        let hash = match self.body.hash() {
+            CheckHash::Blake3 => 0,
+            CheckHash::Xxh3 => XXH3,
+        };
+        out.push(tag | in_pieces | hash);
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
         wire::put_bytes(out, self.key);
         if let Body::Delta { base, check, .. } = self.body {
             wire::put_varint(out, base - number);
-            out.extend_from_slice(&check);
+            out.extend_from_slice(&check.bytes);
         }
         Ok(())
     }
@@ -281,7 +294,8 @@ impl<'a> Record<'a> {
             RECORD_BYTES_MAX as u64,
         )?;
         let (encoded, stated) = bytes.split_at(bytes.len() - RECORD_CHECK_BYTES);
-        let computed = check(number, &[encoded]);
+        let hash = hash_of(encoded.first().copied().unwrap_or_default());
+        let computed = check(hash, number, &[encoded]);
         if computed != stated {
             let expected = u64::from_be_bytes(computed);
             let found = stated.try_into().map_or(0, u64::from_be_bytes);
@@ -304,7 +318,7 @@ impl<'a> Record<'a> {
         let namespace = reader.varint_in("record namespace", 1, u32::MAX.into())? as u32;
         let version = reader.varint_in("record version", 1, u32::MAX.into())? as u32;
         let key = reader.bytes("record key", KEY_BYTES_MAX)?;
-        let body = match tag & !IN_PIECES {
+        let body = match tag & !(IN_PIECES | XXH3) {
             TAG_DELETED if !in_pieces => {
                 reader.finish("record of a deletion")?;
                 Body::Deleted
@@ -315,7 +329,10 @@ impl<'a> Record<'a> {
                 let distance = reader.varint_in("base of a record", 1, most)?;
                 Body::Delta {
                     base: number + distance,
-                    check: reader.array("checksum of a body")?,
+                    check: BodyCheck {
+                        hash: hash_of(tag),
+                        bytes: reader.array("checksum of a body")?,
+                    },
                     delta: rest_of_record(&mut reader)?,
                 }
             }
@@ -340,14 +357,20 @@ fn rest_of_record<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(rest)
 }
 
+/// Returns what the checksums of a record with this tag are made by.
+fn hash_of(tag: u8) -> CheckHash {
+    match tag & XXH3 {
+        0 => CheckHash::Blake3,
+        _ => CheckHash::Xxh3,
+    }
+}
+
 /// Returns the checksum of a record, given in parts.
-fn check(number: u64, encoded: &[&[u8]]) -> [u8; RECORD_CHECK_BYTES] {
-    let mut hasher = blake3::Hasher::new();
+fn check(hash: CheckHash, number: u64, encoded: &[&[u8]]) -> [u8; RECORD_CHECK_BYTES] {
+    let mut hasher = CheckHasher::new(hash);
     hasher.update(&number.to_le_bytes());
     for part in encoded {
         hasher.update(part);
     }
-    let mut check = [0; RECORD_CHECK_BYTES];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..RECORD_CHECK_BYTES]);
-    check
+    hasher.finish()
 }

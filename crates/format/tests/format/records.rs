@@ -4,13 +4,13 @@
 use ibid_delta::{Interval, Method};
 use ibid_format::Error;
 use ibid_format::record::{
-    BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, COMMIT_HEAD_BYTES, ChainEntry,
-    CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch, INDEX_VALUE_BYTES_MAX,
-    INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry, LONG_BODY_BYTES_MAX,
-    LastBlock, LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX, NamespaceEntry,
-    NextNumbers, Part, PartKind, PieceList, Place, Places, PurgedMark, READERS_NOTE_BYTES, ReadersNote, Record,
-    References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace, VersionEntry,
-    VersionGroup, after_index_value, body_check, commit_log_header, commit_log_id, commit_log_note, frame_of_block,
+    BODY_BYTES_MAX, BlockBuilder, BlockFrameBuilder, BlockFrameDecoder, BlockHead, Body, BodyCheck, COMMIT_HEAD_BYTES,
+    ChainEntry, CheckHash, CommitChange, CommitHasher, CommitHead, EncoderWatermark, EncodingStopped, Epoch,
+    INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry,
+    LONG_BODY_BYTES_MAX, LastBlock, LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX,
+    NamespaceEntry, NextNumbers, Part, PartKind, PieceList, Place, Places, PurgedMark, READERS_NOTE_BYTES, ReadersNote,
+    Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace,
+    VersionEntry, VersionGroup, after_index_value, commit_log_header, commit_log_id, commit_log_note, frame_of_block,
     frames_of_block, index_value_prefix, key_of, open_log_entry, records_of_frame, split_key, synced_by_note,
 };
 use proptest::prelude::*;
@@ -96,16 +96,21 @@ fn records_are_as_documented() {
     ibid_delta::DeltaEncoder::new()
         .encode(method, base, body, &mut delta)
         .unwrap();
-    let delta = Record {
-        body: Body::Delta {
-            base: 9,
-            check: body_check(body),
-            delta: &delta,
-        },
-        ..PLACE
-    };
-    assert_example("delta", &encoded(7, &delta));
-    assert_eq!(Record::decode(7, &example("delta")), Ok(delta));
+    for (name, hash) in [("delta", CheckHash::Xxh3), ("delta-by-blake3", CheckHash::Blake3)] {
+        let delta = Record {
+            body: Body::Delta {
+                base: 9,
+                check: BodyCheck::by(hash, body),
+                delta: &delta,
+            },
+            ..PLACE
+        };
+        assert_example(name, &encoded(7, &delta));
+        assert_eq!(Record::decode(7, &example(name)), Ok(delta));
+    }
+    assert_eq!(Record::decode(7, &example("whole-by-blake3")), Ok(PLACE));
+    assert!(Record::is_whole(&example("whole")) && Record::is_whole(&example("whole-by-blake3")));
+    assert!(!Record::is_whole(&example("delta")) && !Record::is_whole(&example("delta-by-blake3")));
     assert_example("deleted", &encoded(8, &deleted));
     assert_eq!(Record::decode(8, &example("deleted")), Ok(deleted));
 }
@@ -189,7 +194,7 @@ fn a_list_of_pieces_keeps_its_limits() {
             ..PLACE
         },
     );
-    stored[0] = 4;
+    stored[0] = 8 + 4;
     assert!(Record::decode_packed(8, &stored).is_err());
 }
 
@@ -260,15 +265,20 @@ fn entries_are_as_documented() {
     };
     assert_example("chain", &chain.encode(8).unwrap());
     assert_eq!(ChainEntry::decode(8, &example("chain")), Ok(chain));
-    let found = ChainEntry {
-        namespace: 1,
-        features: vec![0xfff0_0000],
-        check: Some(body_check(b"in the same place")),
-        copies: vec![3, 7],
-        ..ChainEntry::default()
-    };
-    assert_example("chain-check", &found.encode(8).unwrap());
-    assert_eq!(ChainEntry::decode(8, &example("chain-check")), Ok(found));
+    for (name, hash) in [
+        ("chain-check", CheckHash::Xxh3),
+        ("chain-check-by-blake3", CheckHash::Blake3),
+    ] {
+        let found = ChainEntry {
+            namespace: 1,
+            features: vec![0xfff0_0000],
+            check: Some(BodyCheck::by(hash, b"in the same place")),
+            copies: vec![3, 7],
+            ..ChainEntry::default()
+        };
+        assert_example(name, &found.encode(8).unwrap());
+        assert_eq!(ChainEntry::decode(8, &example(name)), Ok(found));
+    }
     let sparse = ChainEntry {
         namespace: 1,
         features: vec![0xfff0_0000],
@@ -701,7 +711,7 @@ fn entries_hold_to_their_limits() {
     let delta = |base| {
         let body = Body::Delta {
             base,
-            check: [0; 4],
+            check: BodyCheck::of(b""),
             delta: b"",
         };
         Record { body, ..PLACE }.encode(7, &mut Vec::new()).is_ok()
@@ -771,7 +781,8 @@ proptest! {
 
         let features = features.into_iter().rev().collect();
         let (position, feature_bytes) = (deleted, 1 << exponent);
-        let check = check.then_some(deleted.to_le_bytes()[..4].try_into().unwrap());
+        let hash = if deleted & 1 == 0 { CheckHash::Blake3 } else { CheckHash::Xxh3 };
+        let check = check.then(|| BodyCheck::by(hash, &deleted.to_le_bytes()));
         let copies = copies.into_iter().filter(|_| check.is_some()).collect();
         let chain = ChainEntry { namespace: 3, position, distance: 16, hops, features, feature_bytes, check, copies };
         prop_assert_eq!(ChainEntry::decode(2000, &chain.encode(2000).unwrap()), Ok(chain));
@@ -1016,9 +1027,14 @@ const COMMIT_LOG: [u8; 16] = [0x0b; 16];
 
 #[test]
 fn the_log_of_commits_is_as_documented() {
-    assert_example("commit-log", &commit_log_header(&COMMIT_LOG));
-    let header = *example("commit-log").first_chunk().unwrap();
-    assert_eq!(commit_log_id(&header), Ok(COMMIT_LOG));
+    for (name, hash) in [
+        ("commit-log", CheckHash::Xxh3),
+        ("commit-log-by-blake3", CheckHash::Blake3),
+    ] {
+        assert_example(name, &commit_log_header(&COMMIT_LOG, hash));
+        let header = *example(name).first_chunk().unwrap();
+        assert_eq!(commit_log_id(&header), Ok((COMMIT_LOG, hash)));
+    }
     assert_example("commit-log-note", &commit_log_note(&COMMIT_LOG, 6));
     let note = *example("commit-log-note").first_chunk().unwrap();
     assert_eq!(synced_by_note(&COMMIT_LOG, &note), Some(6));
@@ -1026,7 +1042,7 @@ fn the_log_of_commits_is_as_documented() {
         CommitChange {
             table: 4,
             key: b"format",
-            value: Some(b"ibidrec\x01"),
+            value: Some(b"ibidrec\x03"),
         },
         CommitChange {
             table: 1,
@@ -1044,10 +1060,14 @@ fn the_log_of_commits_is_as_documented() {
         number: 7,
         synced: 6,
     };
-    let mut hasher = CommitHasher::new();
-    hasher.update(&bytes);
     let encoded = head.encode(&COMMIT_LOG);
-    let check = hasher.finish(&encoded);
+    let check = |hash| {
+        let mut hasher = CommitHasher::new(hash);
+        hasher.update(&bytes);
+        hasher.finish(&encoded)
+    };
+    assert_example("commit-check-by-blake3", &check(CheckHash::Blake3));
+    let check = check(CheckHash::Xxh3);
     assert_example("commit", &[&encoded[..], &bytes, &check].concat());
     let commit = example("commit");
     let found = CommitHead::find(&COMMIT_LOG, &[b"ibcm ib", &commit[..]].concat(), 0);
@@ -1124,7 +1144,7 @@ fn the_note_for_readers_is_as_documented_and_every_byte_is_checked() {
 
 #[test]
 fn every_byte_of_a_log_of_commits_is_checked() {
-    let header = commit_log_header(&COMMIT_LOG);
+    let header = commit_log_header(&COMMIT_LOG, CheckHash::Xxh3);
     let note = commit_log_note(&COMMIT_LOG, 6);
     let head = CommitHead {
         length: 23,

@@ -15,10 +15,10 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
     self, BlockFrameDecoder, Body, ChainEntry, Digest, EncoderWatermark, EncodingStopped, FORMAT, FORMAT_KEY,
-    FORMAT_WITHOUT_TIMES, IndexEntry, IndexRow, KeyEntry, LAST_BLOCK_KEY, LOG_KEY, LastBlock, LogEntry, LogState,
-    NEXT_KEY, NamespaceEntry, NextNumbers, PIECES_NAMESPACE, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY,
-    References, RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of,
-    log_digest, open_log_entry, records_of_frame, split_key, version_group_key,
+    FORMATS_BEFORE, IndexEntry, IndexRow, KeyEntry, LAST_BLOCK_KEY, LOG_KEY, LastBlock, LogEntry, LogState, NEXT_KEY,
+    NamespaceEntry, NextNumbers, PIECES_NAMESPACE, PURGED_KEY, Places, PurgedMark, RETENTION_CLOCK_KEY, References,
+    RetentionClock, VERSIONS_PER_GROUP, VersionEntry, VersionGroup, WATERMARK_KEY, frames_of_block, key_of, log_digest,
+    open_log_entry, records_of_frame, split_key, version_group_key,
 };
 
 use super::fault::{
@@ -206,7 +206,7 @@ impl Verifier<'_> {
 
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match key {
-            FORMAT_KEY if value == FORMAT || value == FORMAT_WITHOUT_TIMES => {}
+            FORMAT_KEY if value == FORMAT || FORMATS_BEFORE.iter().any(|before| before == value) => {}
             PURGED_KEY => {
                 PurgedMark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }

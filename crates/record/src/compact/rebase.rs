@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_delta::{DeltaEncoder, Interval, Method};
-use ibid_format::record::{Body, References, body_check};
+use ibid_format::record::{Body, BodyCheck, References};
 
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
@@ -155,7 +155,7 @@ impl Rebase<'_> {
             let rewrite = delta.unwrap_or_else(|| Rewrite {
                 number,
                 base: number,
-                check: body_check(&body),
+                check: BodyCheck::of(&body),
                 delta: body.clone(),
             });
             if base.is_none() && !references::group(self.read, number)?.is_obsolete(number) {
@@ -198,7 +198,7 @@ impl Rebase<'_> {
         let rewrite = Rewrite {
             number,
             base,
-            check: body_check(older),
+            check: BodyCheck::of(older),
             delta,
         };
         Ok((rewrite.delta.len() * 100 <= older.len() * DELTA_PERCENT_MAX).then_some(rewrite))

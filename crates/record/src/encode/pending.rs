@@ -126,13 +126,15 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use ibid_format::record::BodyCheck;
+
     use super::*;
 
     fn rewrite(number: u64, length: usize) -> Rewrite {
         Rewrite {
             number,
             base: number + 1,
-            check: [0; 4],
+            check: BodyCheck::of(b""),
             delta: vec![0; length],
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ibid_delta::DeltaDecoder;
 use ibid_delta::advanced::describe;
-use ibid_format::record::{self, BODY_BYTES_MAX, BODY_CHECK_BYTES, PieceList, Place, Record, body_check, key_of};
+use ibid_format::record::{self, BODY_BYTES_MAX, BodyCheck, PieceList, Place, Record, key_of};
 
 use super::frames::{Frame, Frames};
 use super::{lookup, pieces, places};
@@ -24,7 +24,7 @@ pub(crate) enum StoredBody {
     Whole(Vec<u8>),
     Delta {
         base: u64,
-        check: [u8; BODY_CHECK_BYTES],
+        check: BodyCheck,
         delta: Vec<u8>,
     },
 }
@@ -472,7 +472,7 @@ impl Records {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(decoder);
-        if body_check(&body) != expected {
+        if !expected.is_of(&body) {
             return Err(damaged(number, Damage::OtherBody));
         }
         Ok(Some(body))

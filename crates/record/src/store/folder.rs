@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::time::SystemTime;
 
-use ibid_format::record::{FORMAT, FORMAT_KEY, FORMAT_WITHOUT_TIMES, NEXT_KEY, NextNumbers};
+use ibid_format::record::{FORMAT, FORMAT_KEY, FORMATS_BEFORE, NEXT_KEY, NextNumbers};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
@@ -174,20 +174,21 @@ fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
     unlocked.map_err(|source| Error::Key { path: file, source })
 }
 
-/// Returns the numbers that come next, and whether the store is of version 1 of the format. Begins a new store if the
+/// Returns the numbers that come next, and whether the store is of an earlier version of the format. Begins a new store if the
 /// engine is empty, unless it is only read.
 pub(super) fn begin(path: &Path, engine: &dyn Engine, read_only: bool) -> Result<(NextNumbers, bool), Error> {
     let not_a_store = |found: String| Error::NotAStore {
         path: path.to_owned(),
         found,
     };
+    let is_earlier = |format: &[u8]| FORMATS_BEFORE.iter().any(|before| before == format);
     let snapshot = engine.snapshot()?;
     match value(&*snapshot, FORMAT_KEY)? {
-        Some(format) if format == FORMAT || format == FORMAT_WITHOUT_TIMES => {
+        Some(format) if is_earlier(&format) || format == FORMAT => {
             let next = value(&*snapshot, NEXT_KEY)?;
             let next = next.ok_or_else(|| Error::damaged(Table::Meta, NEXT_KEY, Damage::Missing))?;
             let next = NextNumbers::decode(&next).map_err(|error| Error::damaged(Table::Meta, NEXT_KEY, error))?;
-            Ok((next, format == FORMAT_WITHOUT_TIMES))
+            Ok((next, is_earlier(&format)))
         }
         Some(format) => {
             let (found, expected) = (format.escape_ascii(), FORMAT.escape_ascii());

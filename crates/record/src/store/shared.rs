@@ -71,7 +71,7 @@ impl Shared {
     /// Opens the store in an engine, and starts its threads, none of them if it is only read. `path` is for messages.
     pub(super) fn open(path: &Path, engine: Box<dyn Engine>, options: Options) -> Result<Self, Error> {
         let engine: Arc<dyn Engine> = Arc::from(engine);
-        let (next, is_of_version_1) = up_to_date(&*engine, || folder::begin(path, &*engine, options.read_only))?;
+        let (next, is_of_earlier_version) = up_to_date(&*engine, || folder::begin(path, &*engine, options.read_only))?;
         let log = up_to_date(&*engine, || {
             oplog::begin(&*engine, next, options.oplog && !options.read_only)
         })?;
@@ -114,7 +114,7 @@ impl Shared {
             requests: queue,
             feed: shared.feed.clone(),
             state: State { next, log },
-            is_of_version_1,
+            is_of_earlier_version,
             completeness: shared.completeness.clone(),
             interval: options.encoding.interval,
             log_entries_max: options.log_entries_max,

@@ -5,7 +5,7 @@
 //! that reason.
 
 use ibid_delta::{DeltaEncoder, Interval, Method};
-use ibid_format::record::{LogEntry, LogOperation, LogState, NextNumbers, Role, body_check};
+use ibid_format::record::{BodyCheck, LogEntry, LogOperation, LogState, NextNumbers, Role};
 
 use super::apply::{self, Failure};
 use super::request::{ReceivedEntries, ReceivedEntry, Rewrite, Setting};
@@ -166,7 +166,7 @@ fn encode(
     for &(number, base) in rewrites {
         let older = records.body_of_any(read, number)?;
         if base == number {
-            let check = body_check(&older);
+            let check = BodyCheck::of(&older);
             let delta = older;
             encoded.push(Rewrite {
                 number,
@@ -183,7 +183,7 @@ fn encode(
         encoded.push(Rewrite {
             number,
             base,
-            check: body_check(&older),
+            check: BodyCheck::of(&older),
             delta,
         });
     }

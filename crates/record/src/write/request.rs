@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ibid_format::record::{
-    BODY_CHECK_BYTES, Body, ChainEntry, Digest, Epoch, IndexValues, LatestEntry, LogEntry, LogState, Place, PurgedMark,
+    Body, BodyCheck, ChainEntry, Digest, Epoch, IndexValues, LatestEntry, LogEntry, LogState, Place, PurgedMark,
     RetentionEntry,
 };
 
@@ -310,8 +310,8 @@ pub(crate) struct Rewrite {
     pub(crate) number: u64,
     /// The record from which the delta makes the body; the record itself if it is whole.
     pub(crate) base: u64,
-    /// The [`body_check`](ibid_format::record::body_check) of the body.
-    pub(crate) check: [u8; BODY_CHECK_BYTES],
+    /// The checksum of the body.
+    pub(crate) check: BodyCheck,
     /// The delta, or the body if it is whole.
     pub(crate) delta: Vec<u8>,
 }

@@ -33,8 +33,8 @@ pub(crate) struct Writer {
     /// The queue of committed records for the encoder.
     pub(crate) feed: Option<Arc<Feed>>,
     pub(crate) state: State,
-    /// Whether the store is of version 1 of the format, until its first change.
-    pub(crate) is_of_version_1: bool,
+    /// Whether the store is of an earlier version of the format, until its first change.
+    pub(crate) is_of_earlier_version: bool,
     pub(crate) completeness: Arc<Completeness>,
     /// How densely the encoder searches for copies: it is logged for replicas.
     pub(crate) interval: Interval,
@@ -160,7 +160,7 @@ impl Writer {
             }
         };
         self.state = committed.state;
-        self.is_of_version_1 &= !changes_something(&group);
+        self.is_of_earlier_version &= !changes_something(&group);
         self.completeness.set(state::is_incomplete(self.state.log.as_ref()));
         self.set_sync(is_synced, &group);
         let changed: u64 = group
@@ -199,7 +199,7 @@ impl Writer {
                         }
                     });
                 }
-                if self.is_of_version_1 && changes_something(group) {
+                if self.is_of_earlier_version && changes_something(group) {
                     transaction.put(Table::Meta, FORMAT_KEY, &FORMAT)?;
                 }
                 self.put_changed(transaction, &state)

@@ -428,11 +428,11 @@ fn a_folder_that_is_no_store_is_refused_and_not_changed() {
     with_engine(&foreign, |engine| set(engine, Table::Keys, b"key", Some(b"value")));
     assert!(matches!(Store::open(&foreign, options()), Err(Error::NotAStore { .. })));
     with_engine(&foreign, |engine| {
-        set(engine, Table::Meta, b"format", Some(b"ibidrec\x03"))
+        set(engine, Table::Meta, b"format", Some(b"ibidrec\x04"))
     });
     let error = Store::open(&foreign, options()).err().unwrap().to_string();
     assert!(
-        error.contains("ibidrec\\x03") && error.contains("ibidrec\\x02"),
+        error.contains("ibidrec\\x04") && error.contains("ibidrec\\x03"),
         "{error}"
     );
 }

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use ibid_format::record::{
-    Body, IndexEntry, IndexRow, KeyEntry, NamespaceEntry, NextNumbers, Record, References, RetentionEntry,
-    VersionEntry, VersionGroup, body_check, key_of, version_group_key,
+    Body, BodyCheck, IndexEntry, IndexRow, KeyEntry, NamespaceEntry, NextNumbers, Record, References, RetentionEntry,
+    VersionEntry, VersionGroup, key_of, version_group_key,
 };
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
@@ -515,7 +515,7 @@ fn entries_that_are_sound_and_contradict_each_other_are_named() {
             .unwrap();
         let body = Body::Delta {
             base: 7,
-            check: body_check(b"one"),
+            check: BodyCheck::of(b"one"),
             delta: &delta,
         };
         let mut bytes = Vec::new();

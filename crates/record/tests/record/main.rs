@@ -24,7 +24,7 @@ mod replication_by_seed;
 mod replication_is_private;
 mod similar_records_take_little_space;
 mod statistics;
-mod stores_of_the_first_format_are_read;
+mod stores_of_earlier_formats_are_read;
 mod the_same_bytes_are_stored_once;
 mod versions_have_times;
 mod work_in_the_background_is_in_small_pieces;

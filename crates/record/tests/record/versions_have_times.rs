@@ -208,7 +208,7 @@ fn versions_without_a_time_are_not_taken_for_the_latest_of_any() {
     );
     assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
     drop((pages, store));
-    assert_eq!(format_of(folder.path()), b"ibidrec\x02");
+    assert_eq!(format_of(folder.path()), b"ibidrec\x03");
 }
 
 #[test]

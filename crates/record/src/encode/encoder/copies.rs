@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use ibid_delta::Sketch;
-use ibid_format::record::{self, COPIES_MAX, ChainEntry, LatestEntry, key_of};
+use ibid_format::record::{self, BodyCheck, COPIES_MAX, ChainEntry, LatestEntry, key_of};
 
-use super::super::bodies::BodyCheck;
 use super::{CachedBody, Choice, EncoderThread, REPLACED_SAVED_PART, Source, number_of};
 use crate::engine::Snapshot;
 use crate::error::Error;
@@ -32,7 +31,8 @@ impl EncoderThread {
         source: Source<'_>,
         check: BodyCheck,
     ) -> Result<Option<SameBody>, Error> {
-        let Some(place) = self.bodies.replace(source.number, check) else {
+        let place = self.bodies.replace(source.number, check);
+        let Some(place) = place.or_else(|| self.bodies.take_earlier(source.body)) else {
             return Ok(None);
         };
         let number = number_of(place, source.number);
@@ -45,7 +45,9 @@ impl EncoderThread {
                     is_certain = body == source.body;
                     is_certain
                 }
-                record::Body::Delta { check: found, .. } => found == check,
+                record::Body::Delta { check: found, .. } => {
+                    found == check || found.hash != check.hash && found.is_of(source.body)
+                }
                 record::Body::Deleted => false,
             };
             if is_same {

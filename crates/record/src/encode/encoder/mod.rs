@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, ChainEntry, EncoderWatermark, LatestEntry, Record, VersionEntry, WATERMARK_KEY, body_check, key_of,
+    self, BodyCheck, ChainEntry, EncoderWatermark, LatestEntry, Record, VersionEntry, WATERMARK_KEY, key_of,
 };
 
 use self::state::{NamespaceState, given_up};
-use super::bodies::{BodyCheck, BodyIndex};
+use super::bodies::BodyIndex;
 use super::index::{FEATURES, NewestIndex, each_chain};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
@@ -414,7 +414,7 @@ impl EncoderThread {
             number: new.number,
             body: &body,
         };
-        let check = is_shared.then(|| body_check(&body));
+        let check = is_shared.then(|| BodyCheck::of(&body));
         let same = match check {
             Some(check) => self.same_body(&*snapshot, source, check)?,
             None => None,
@@ -632,7 +632,7 @@ impl EncoderThread {
         let rewrite = Rewrite {
             number,
             base: source.number,
-            check: check.unwrap_or_else(|| body_check(older)),
+            check: check.unwrap_or_else(|| BodyCheck::of(older)),
             delta,
         };
         Ok(Some(Choice { saved, rewrite }))

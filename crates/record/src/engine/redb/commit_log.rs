@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ibid_format::record::{
     COMMIT_CHECK_BYTES, COMMIT_HEAD_BYTES, COMMIT_LOG_COMMITS_AT, COMMIT_LOG_HEADER_BYTES, COMMIT_LOG_NOTE_AT,
-    COMMIT_LOG_NOTE_BYTES, CommitChange, CommitHasher, CommitHead, CommitLogId, LogStart, commit_log_header,
+    COMMIT_LOG_NOTE_BYTES, CheckHash, CommitChange, CommitHasher, CommitHead, CommitLogId, LogStart, commit_log_header,
     commit_log_id, commit_log_note, synced_by_note,
 };
 use redb::StorageBackend;
@@ -41,6 +41,8 @@ pub(super) struct CommitLog {
     file: Arc<dyn StorageBackend>,
     path: PathBuf,
     id: CommitLogId,
+    /// What checksums of commits are made by in the segment.
+    hash: CheckHash,
     /// The number of the segment.
     segment: u64,
     /// Length of the file, bytes.
@@ -153,7 +155,7 @@ impl CommitLog {
         log.check_io("write to", |log| {
             log.file.set_len(0)?;
             log.file.set_len(COMMIT_LOG_COMMITS_AT)?;
-            log.file.write(0, &commit_log_header(&id))?;
+            log.file.write(0, &commit_log_header(&id, log.hash))?;
             log.file.sync_data()
         })?;
         log.length = COMMIT_LOG_COMMITS_AT;
@@ -179,7 +181,8 @@ impl CommitLog {
         }
         let mut header = [0; COMMIT_LOG_HEADER_BYTES];
         log.read(0, &mut header)?;
-        let found = commit_log_id(&header).map_err(|error| log.damaged(error.to_string()))?;
+        let (found, hash) = commit_log_id(&header).map_err(|error| log.damaged(error.to_string()))?;
+        log.hash = hash;
         if found != id {
             return Err(log.damaged("it belongs to another store".to_owned()));
         }
@@ -201,6 +204,7 @@ impl CommitLog {
             file,
             path: path.to_owned(),
             id,
+            hash: CheckHash::Xxh3,
             segment: start.segment,
             length: 0,
             begin: start.offset,
@@ -431,7 +435,7 @@ impl CommitLog {
         Ok(Recording {
             at: self.end + HEAD,
             buffer,
-            hasher: CommitHasher::new(),
+            hasher: CommitHasher::new(self.hash),
             units: 0,
             log: self,
         })
@@ -516,7 +520,7 @@ impl CommitLog {
         };
         let commit = window.get(self, at, HEAD + head.length + CHECK)?;
         let (changes, check) = commit[COMMIT_HEAD_BYTES..].split_at(head.length as usize);
-        let mut hasher = CommitHasher::new();
+        let mut hasher = CommitHasher::new(self.hash);
         hasher.update(changes);
         Ok((hasher.finish(&encoded) == check).then_some((head, changes)))
     }

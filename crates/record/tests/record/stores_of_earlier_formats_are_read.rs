@@ -1,7 +1,7 @@
-//! Stores that an earlier version wrote are read, verified and written to.
+//! Stores that programs for earlier versions of the format wrote are read, verified and written to.
 //!
-//! `fixtures/v1-open` and `fixtures/v1-encrypted` were written by version 0.1.0 with
-//! `examples/write_store_fixtures.rs`.
+//! `examples/write_store_fixtures.rs` of these programs wrote those in `fixtures`. `v2-open` is as a crash left it: all
+//! is in its log.
 
 use std::fs;
 use std::ops::{Bound, ControlFlow};
@@ -12,12 +12,27 @@ use ibid_record::{Argon2Cost, Direction, Error, Options, Role, Store};
 
 use crate::content::{PAGES, PASSWORD, SETTINGS, VERSIONS, page, pages, setting, settings};
 
+const OF_VERSION_1: [&str; 2] = ["v1-open", "v1-encrypted"];
+const OF_VERSION_2: [&str; 2] = ["v2-open", "v2-encrypted"];
+
 /// Copies a fixture, because opening a store writes to it.
 fn copy(name: &str, folder: &Path) {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-    for entry in fs::read_dir(fixture).unwrap() {
+    copy_all(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name),
+        folder,
+    );
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
-        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+        let copy = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            fs::create_dir(&copy).unwrap();
+            copy_all(&path, &copy);
+        } else {
+            fs::copy(&path, copy).unwrap();
+        }
     }
 }
 
@@ -39,8 +54,21 @@ fn try_to_open(folder: &Path, options: Options) -> Result<Store, Error> {
 }
 
 #[test]
-fn they_are_read_only_after_they_were_opened_once() {
-    for name in ["v1-open", "v1-encrypted"] {
+fn those_of_version_2_can_be_read_only() {
+    for name in OF_VERSION_2 {
+        let folder = tempfile::tempdir().unwrap();
+        copy(name, folder.path());
+        let store = try_to_open(folder.path(), Options::default().with_read_only(true)).unwrap();
+        let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.is_clean(), "{name}: {:?}", found.faults);
+        let latest = pages(&store).unwrap().get(PAGES[0].as_bytes()).unwrap();
+        assert_eq!(latest, Some(page(PAGES[0], VERSIONS)), "{name}");
+    }
+}
+
+#[test]
+fn those_of_version_1_can_be_read_only_after_they_were_opened_once() {
+    for name in OF_VERSION_1 {
         let folder = tempfile::tempdir().unwrap();
         copy(name, folder.path());
         let to_read = Options::default().with_read_only(true);
@@ -55,7 +83,7 @@ fn they_are_read_only_after_they_were_opened_once() {
 }
 
 fn each_fixture(test: impl Fn(Store, &Path)) {
-    for name in ["v1-open", "v1-encrypted"] {
+    for name in OF_VERSION_1.into_iter().chain(OF_VERSION_2) {
         let folder = tempfile::tempdir().unwrap();
         test(open(name, folder.path()), folder.path());
     }
@@ -116,4 +144,29 @@ fn new_versions_follow_the_old_ones() {
         let verified = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
         assert!(verified.is_clean(), "{:?}", verified.faults);
     });
+}
+
+#[test]
+fn a_body_that_a_program_for_version_2_stored_is_stored_once() {
+    for name in OF_VERSION_2 {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(name, folder.path());
+        let whole = || {
+            let counted = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+            counted.namespaces[0].whole.count
+        };
+        store.finish_encoding().unwrap();
+        let before = whole();
+        let (body, key) = (page(PAGES[0], VERSIONS), b"a page with the body of another");
+        pages(&store).unwrap().put(key, &body).unwrap();
+        store.finish_encoding().unwrap();
+        assert_eq!(
+            whole(),
+            before,
+            "{name}: the record before it is a delta of the new one"
+        );
+        for key in [&key[..], PAGES[0].as_bytes()] {
+            assert_eq!(pages(&store).unwrap().get(key).unwrap().as_ref(), Some(&body), "{name}");
+        }
+    }
 }
