@@ -380,3 +380,28 @@ impl Response {
         Ok(answer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_program_for_version_2_of_records_is_read() {
+        let page = Response::TransferPage(TransferPage {
+            store: [1; STORE_ID_BYTES],
+            epoch: Epoch { number: 2, id: 3 },
+            transfer: 4,
+            table: 6,
+            key: vec![5; 8],
+            log: Vec::new(),
+            packed: vec![7; 20],
+            length: 100,
+        });
+        let mut bytes = page.clone().encode();
+        assert_eq!(bytes[MAGIC.len()], ANSWER_CHUNK);
+        assert_eq!(Response::decode(&bytes).unwrap(), page);
+        bytes.truncate(bytes.len() - CHECK_BYTES);
+        bytes[MAGIC.len()] = ANSWER_CHUNK_BLAKE3;
+        assert_eq!(Response::decode(&close(bytes)).unwrap(), page);
+    }
+}

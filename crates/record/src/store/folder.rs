@@ -174,8 +174,8 @@ fn unlock(path: &Path, password: &[u8]) -> Result<Keys, Error> {
     unlocked.map_err(|source| Error::Key { path: file, source })
 }
 
-/// Returns the numbers that come next, and whether the store is of an earlier version of the format. Begins a new store if the
-/// engine is empty, unless it is only read.
+/// Returns the numbers that come next, and whether the store is of an earlier version of the format. Begins a new store
+/// if the engine is empty, unless it is only read.
 pub(super) fn begin(path: &Path, engine: &dyn Engine, read_only: bool) -> Result<(NextNumbers, bool), Error> {
     let not_a_store = |found: String| Error::NotAStore {
         path: path.to_owned(),
