@@ -53,18 +53,18 @@ pub fn commit_log_header(id: &CommitLogId, hash: CheckHash) -> [u8; COMMIT_LOG_H
 ///
 /// # Errors
 ///
-/// [`Error::Mismatch`] if it is none; [`Error::OutOfRange`] if it is of another version; [`Error::Check`] if a byte
-/// changed.
+/// [`Error::Mismatch`] if it is none; [`Error::Check`] if a byte changed; [`Error::OutOfRange`] if it is one of another
+/// version.
 pub fn commit_log_id(header: &[u8; COMMIT_LOG_HEADER_BYTES]) -> Result<(CommitLogId, CheckHash), Error> {
     let mut reader = Reader::new(header);
     let magic = reader.array::<8>("magic of a log of commits")?;
     let [found @ .., version] = magic;
     let number = |bytes: [u8; 7]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     equal("magic of a log of commits", number(MAGIC), number(found))?;
-    let (min, max) = (VERSION_BLAKE3.into(), VERSION_XXH3.into());
-    in_range("version of a log of commits", version.into(), min, max)?;
     let id = reader.array("what names a log of commits")?;
     checked("header of a log of commits", &check_of(&[&magic, &id]), &mut reader)?;
+    let (min, max) = (VERSION_BLAKE3.into(), VERSION_XXH3.into());
+    in_range("version of a log of commits", version.into(), min, max)?;
     let hash = match version {
         VERSION_BLAKE3 => CheckHash::Blake3,
         _ => CheckHash::Xxh3,

@@ -192,8 +192,14 @@ pub(super) fn begin(path: &Path, engine: &dyn Engine, read_only: bool) -> Result
         }
         Some(format) => {
             let (found, expected) = (format.escape_ascii(), FORMAT.escape_ascii());
+            let is_of_records = format.starts_with(&FORMAT[..FORMAT.len() - 1]);
+            let perhaps = if is_of_records {
+                "; perhaps a later one wrote it"
+            } else {
+                ""
+            };
             Err(not_a_store(format!(
-                "its format is \"{found}\", this program reads \"{expected}\""
+                "its format is \"{found}\", this program reads \"{expected}\"{perhaps}"
             )))
         }
         None if read_only => Err(not_a_store("nothing is in it yet".to_owned())),

@@ -181,7 +181,15 @@ impl CommitLog {
         }
         let mut header = [0; COMMIT_LOG_HEADER_BYTES];
         log.read(0, &mut header)?;
-        let (found, hash) = commit_log_id(&header).map_err(|error| log.damaged(error.to_string()))?;
+        let (found, hash) = commit_log_id(&header).map_err(|error| match error {
+            // It is whole, and not to be given up.
+            ibid_format::Error::OutOfRange { .. } => EngineError::Version {
+                engine: super::ENGINE,
+                path: log.path.clone(),
+                found: log.in_segment(&error.to_string()),
+            },
+            error => log.damaged(error.to_string()),
+        })?;
         log.hash = hash;
         if found != id {
             return Err(log.damaged("it belongs to another store".to_owned()));
@@ -571,8 +579,12 @@ impl CommitLog {
         EngineError::Damaged {
             engine: super::ENGINE,
             path: self.path.clone(),
-            found: format!("segment {} of its log: {found}. {GIVE_UP}", self.segment),
+            found: format!("{}. {GIVE_UP}", self.in_segment(&found)),
         }
+    }
+
+    fn in_segment(&self, found: &str) -> String {
+        format!("segment {} of its log: {found}", self.segment)
     }
 }
 

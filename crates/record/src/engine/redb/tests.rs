@@ -278,6 +278,33 @@ fn what_a_commit_took_that_found_no_room_is_given_back() {
 }
 
 #[test]
+fn a_log_of_a_later_program_is_refused_and_not_given_up() {
+    let (file, mut log) = stopped();
+    let later =
+        b"ibidwal\x03\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x76\x2a\xf4\xef\xf3\x43\x64\x1c";
+    log[..later.len()].copy_from_slice(later);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redb");
+    let segment = folder.path().join("redb.segments").join("1");
+    std::fs::write(&path, &file).unwrap();
+    std::fs::create_dir(segment.parent().unwrap()).unwrap();
+    std::fs::write(&segment, &log).unwrap();
+    let opened = Redb::open(&path, 0).err();
+    let given_up = Redb::give_up_lost_commits(&path).err();
+    for error in [opened, given_up] {
+        let Some(error @ EngineError::Version { .. }) = error else {
+            panic!("{error:?}");
+        };
+        let text = error.to_string();
+        assert!(
+            text.contains("segment 1 of its log: version") && !text.contains("repair"),
+            "{text}"
+        );
+    }
+    assert!(std::fs::read(&segment).unwrap() == log, "nothing was changed");
+}
+
+#[test]
 fn what_is_damaged_can_be_given_up_and_the_rest_is_kept() {
     let (file, log) = stopped();
     let folder = tempfile::tempdir().unwrap();
