@@ -16,23 +16,10 @@ use crate::support::{CHEAP, Home, Ran, growing_pages, json_lines, noise, run, si
 /// Code, stacks, and what the allocator needs for itself, bytes.
 const PROGRAM_OWN: u64 = 20 << 20;
 
-/// The same without code: how much of that is in memory depends on how the system has read the program's file, 15 or
-/// 19 MiB.
-const PROGRAM_OWN_BESIDE_CODE: u64 = 4 << 20;
-
 /// Returns the most memory that a process has had, bytes, as long as it runs.
 fn peak(process: u32) -> Option<u64> {
-    memory_of(process, "VmHWM:")
-}
-
-/// The same without what it has of files, which is its code.
-fn peak_beside_code(process: u32) -> Option<u64> {
-    Some(peak(process)?.saturating_sub(memory_of(process, "RssFile:")?))
-}
-
-fn memory_of(process: u32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib << 10)
 }
@@ -226,8 +213,8 @@ fn many_replicas_take_no_more_memory_than_one() {
         for mut replica in followed {
             assert!(replica.wait().unwrap().success());
         }
-        let most = peak_beside_code(serving.id()).unwrap();
-        assert!(most <= (MIB << 20) + PROGRAM_OWN_BESIDE_CODE, "{} KiB", most >> 10);
+        let most = peak(serving.id()).unwrap();
+        assert!(most <= (MIB << 20) + PROGRAM_OWN, "{} MiB", most >> 20);
         drop(silent);
         assert_eq!(serving.end(), Some(0));
     }
