@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
 
-use super::checks::{CHECK_BYTES, CheckHash};
+use super::checks::{CHECK_BYTES, Check, CheckHash};
 use super::entry::{Table, closed, opened_prefix};
 use super::{NUMBER_MAX, RECORD_BYTES_MAX};
 use crate::Error;
@@ -232,7 +232,7 @@ struct FrameHead {
     /// Length as stored, bytes.
     packed: usize,
     hash: CheckHash,
-    check: [u8; CHECK_BYTES],
+    check: Check,
 }
 
 /// The heads of a block's frames, which are at its beginning: with them one frame can be read without the others.
@@ -260,10 +260,7 @@ impl BlockHead {
         for _ in 0..count {
             let codec = reader.u8("codec of a frame")?;
             in_range("codec of a frame", codec.into(), 0, (ZSTD | XXH3).into())?;
-            let (codec, hash) = match codec & XXH3 {
-                0 => (codec, CheckHash::Blake3),
-                _ => (codec & !XXH3, CheckHash::Xxh3),
-            };
+            let (codec, hash) = (codec & !XXH3, CheckHash::marked_in(codec, XXH3));
             let records = reader.varint_in("records of a frame", 1, RECORDS_MAX)? as usize;
             let length = reader.varint_in("frame of records", 1, FRAME_BYTES_MAX)? as usize;
             let packed = reader.varint_in("packed frame", 1, FRAME_BYTES_MAX)? as usize;

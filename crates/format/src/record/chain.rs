@@ -107,8 +107,8 @@ impl ChainEntry {
         wire::put_varint(&mut out, self.namespace.into());
         wire::put_varint(&mut out, self.position);
         wire::put_varint(&mut out, self.distance.into());
-        let by_xxh3 = self.check.is_some_and(|check| check.hash == CheckHash::Xxh3);
-        out.push(self.hops.len() as u8 | if by_xxh3 { CHECK_BY_XXH3 } else { 0 });
+        let by_xxh3 = self.check.map_or(0, |check| check.hash.mark(CHECK_BY_XXH3));
+        out.push(self.hops.len() as u8 | by_xxh3);
         for &hop in &self.hops {
             if let Some(hop) = hop {
                 in_range("hop of a chain", hop, 1, number.saturating_sub(1))?;
@@ -139,10 +139,7 @@ impl ChainEntry {
         let position = reader.varint("position in a chain")?;
         let distance = reader.varint_u32("hop distance of a chain")?;
         let count = reader.u8("hops of a chain")?;
-        let hash = match count & CHECK_BY_XXH3 {
-            0 => CheckHash::Blake3,
-            _ => CheckHash::Xxh3,
-        };
+        let hash = CheckHash::marked_in(count, CHECK_BY_XXH3);
         let count = count & !CHECK_BY_XXH3;
         in_range("hops of a chain", count.into(), 0, HOPS_MAX as u64)?;
         let mut hops = Vec::with_capacity(count.into());

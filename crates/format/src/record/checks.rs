@@ -3,9 +3,12 @@
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::BODY_CHECK_BYTES;
+use crate::Error;
+use crate::wire::Reader;
 
-/// Length of a checksum of a record, of a frame or of the changes of a commit, bytes.
+/// Length of a checksum of a record, of a frame or of a part of the log of commits, bytes.
 pub(super) const CHECK_BYTES: usize = 8;
+pub(super) type Check = [u8; CHECK_BYTES];
 
 /// What checksums are made by. They find accidents, not attackers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +20,37 @@ pub enum CheckHash {
 }
 
 impl CheckHash {
+    /// Returns what a byte with this bit says, if it is set for XXH3.
+    pub(super) fn marked_in(byte: u8, bit: u8) -> Self {
+        match byte & bit {
+            0 => CheckHash::Blake3,
+            _ => CheckHash::Xxh3,
+        }
+    }
+
+    /// Returns the bit for XXH3, or none.
+    pub(super) fn mark(self, bit: u8) -> u8 {
+        match self {
+            CheckHash::Blake3 => 0,
+            CheckHash::Xxh3 => bit,
+        }
+    }
+
     /// Returns the checksum of these bytes.
-    pub(super) fn of(self, bytes: &[u8]) -> [u8; CHECK_BYTES] {
+    pub(super) fn of(self, bytes: &[u8]) -> Check {
         match self {
             CheckHash::Blake3 => first_bytes(&blake3::hash(bytes)),
             CheckHash::Xxh3 => xxh3_64(bytes).to_le_bytes(),
         }
+    }
+
+    /// Returns the checksum of bytes that are given in parts.
+    pub(super) fn of_parts(self, parts: &[&[u8]]) -> Check {
+        let mut hasher = CheckHasher::new(self);
+        for part in parts {
+            hasher.update(part);
+        }
+        hasher.finish()
     }
 }
 
@@ -54,7 +82,7 @@ impl CheckHasher {
         }
     }
 
-    pub(super) fn finish(&self) -> [u8; CHECK_BYTES] {
+    pub(super) fn finish(&self) -> Check {
         match self {
             CheckHasher::Blake3(hasher) => first_bytes(&hasher.finalize()),
             CheckHasher::Xxh3(hasher) => hasher.digest().to_le_bytes(),
@@ -62,8 +90,18 @@ impl CheckHasher {
     }
 }
 
-fn first_bytes(hash: &blake3::Hash) -> [u8; CHECK_BYTES] {
+fn first_bytes(hash: &blake3::Hash) -> Check {
     *hash.as_bytes().first_chunk().expect("a hash is longer")
+}
+
+/// Compares a checksum with the next bytes.
+pub(super) fn checked(field: &'static str, computed: &Check, reader: &mut Reader<'_>) -> Result<(), Error> {
+    let stated = reader.array::<CHECK_BYTES>(field)?;
+    if stated != *computed {
+        let (expected, found) = (u64::from_be_bytes(*computed), u64::from_be_bytes(stated));
+        return Err(Error::Check { field, expected, found });
+    }
+    Ok(())
 }
 
 /// The checksum of a body, which is stored with a delta that makes it.

@@ -1,7 +1,7 @@
 //! The log of commits beside the file of an engine: what a commit has changed, so that whoever opens
 //! the engine after a crash can repeat it.
 
-use super::checks::{CheckHash, CheckHasher};
+use super::checks::{CHECK_BYTES, Check, CheckHash, CheckHasher, checked};
 use crate::Error;
 use crate::error::{equal, in_range};
 use crate::wire::{self, Reader};
@@ -17,8 +17,6 @@ const VERSION_BLAKE3: u8 = 1;
 /// That of those with checksums by XXH3.
 const VERSION_XXH3: u8 = 2;
 const MARK: [u8; 4] = *b"ibcm";
-const CHECK_BYTES: usize = 8;
-pub(super) type Check = [u8; CHECK_BYTES];
 
 /// Length of the header, bytes.
 pub const COMMIT_LOG_HEADER_BYTES: usize = MAGIC.len() + 1 + COMMIT_LOG_ID_BYTES + CHECK_BYTES;
@@ -219,24 +217,7 @@ impl<'a> CommitChange<'a> {
     }
 }
 
-fn first_bytes(hash: &blake3::Hash) -> Check {
-    *hash.as_bytes().first_chunk().expect("a hash is longer")
-}
-
+/// Returns the checksum of what is short: by BLAKE3 in every version.
 pub(super) fn check_of(parts: &[&[u8]]) -> Check {
-    let mut hasher = blake3::Hasher::new();
-    for part in parts {
-        hasher.update(part);
-    }
-    first_bytes(&hasher.finalize())
-}
-
-/// Compares a checksum with the next bytes.
-pub(super) fn checked(field: &'static str, computed: &Check, reader: &mut Reader<'_>) -> Result<(), Error> {
-    let stated = reader.array::<CHECK_BYTES>(field)?;
-    if stated != *computed {
-        let (expected, found) = (u64::from_be_bytes(*computed), u64::from_be_bytes(stated));
-        return Err(Error::Check { field, expected, found });
-    }
-    Ok(())
+    CheckHash::Blake3.of_parts(parts)
 }

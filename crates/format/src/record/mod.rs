@@ -76,7 +76,6 @@ pub use sealed::{open_value, seal_value};
 pub use segment::{LogStart, SegmentEntry, StoredValue, ValuePlace};
 pub use versions::{VERSIONS_PER_GROUP, VersionEntry, VersionGroup, version_group_key};
 
-use self::checks::CheckHasher;
 use crate::Error;
 use crate::error::in_range;
 use crate::wire::{self, Reader};
@@ -94,7 +93,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// The value under [`FORMAT_KEY`] in the table `meta`: seven letters and the version.
 pub const FORMAT: [u8; 8] = *b"ibidrec\x03";
 /// The values of stores that earlier programs wrote, and that become of version 3 with their next change.
-pub const FORMATS_BEFORE: [[u8; 8]; 2] = [*b"ibidrec\x01", *b"ibidrec\x02"];
+pub const FORMATS_BEFORE: [&[u8]; 2] = [b"ibidrec\x01", b"ibidrec\x02"];
 /// The key of [`FORMAT`] in the table `meta`.
 pub const FORMAT_KEY: &[u8] = b"format";
 /// The key of [`NextNumbers`] in the table `meta`.
@@ -205,7 +204,7 @@ impl<'a> Record<'a> {
     pub fn encode(&self, number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.encode_packed(number, out)?;
-        let check = check(self.body.hash(), number, &[&out[start..]]);
+        let check = check(self.body.hash(), number, &out[start..], &[]);
         out.extend_from_slice(&check);
         Ok(())
     }
@@ -231,7 +230,7 @@ impl<'a> Record<'a> {
     pub fn encode_around(&self, number: u64) -> Result<(Vec<u8>, [u8; RECORD_CHECK_BYTES]), Error> {
         let mut head = Vec::with_capacity(OVERHEAD_MAX + self.key.len());
         self.encode_head(number, &mut head)?;
-        let check = check(self.body.hash(), number, &[&head, self.body.stored()]);
+        let check = check(self.body.hash(), number, &head, self.body.stored());
         Ok((head, check))
     }
 
@@ -265,11 +264,7 @@ impl<'a> Record<'a> {
         let is_piecewise_deletion = self.in_pieces && tag == TAG_DELETED;
         in_range("pieces of a deletion", is_piecewise_deletion.into(), 0, 0)?;
         let in_pieces = if self.in_pieces { IN_PIECES } else { 0 };
-        let hash = match self.body.hash() {
-            CheckHash::Blake3 => 0,
-            CheckHash::Xxh3 => XXH3,
-        };
-        out.push(tag | in_pieces | hash);
+        out.push(tag | in_pieces | self.body.hash().mark(XXH3));
         wire::put_varint(out, self.namespace.into());
         wire::put_varint(out, self.version.into());
         wire::put_bytes(out, self.key);
@@ -294,8 +289,8 @@ impl<'a> Record<'a> {
             RECORD_BYTES_MAX as u64,
         )?;
         let (encoded, stated) = bytes.split_at(bytes.len() - RECORD_CHECK_BYTES);
-        let hash = hash_of(encoded.first().copied().unwrap_or_default());
-        let computed = check(hash, number, &[encoded]);
+        let hash = CheckHash::marked_in(encoded.first().copied().unwrap_or_default(), XXH3);
+        let computed = check(hash, number, encoded, &[]);
         if computed != stated {
             let expected = u64::from_be_bytes(computed);
             let found = stated.try_into().map_or(0, u64::from_be_bytes);
@@ -330,7 +325,7 @@ impl<'a> Record<'a> {
                 Body::Delta {
                     base: number + distance,
                     check: BodyCheck {
-                        hash: hash_of(tag),
+                        hash: CheckHash::marked_in(tag, XXH3),
                         bytes: reader.array("checksum of a body")?,
                     },
                     delta: rest_of_record(&mut reader)?,
@@ -357,20 +352,7 @@ fn rest_of_record<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(rest)
 }
 
-/// Returns what the checksums of a record with this tag are made by.
-fn hash_of(tag: u8) -> CheckHash {
-    match tag & XXH3 {
-        0 => CheckHash::Blake3,
-        _ => CheckHash::Xxh3,
-    }
-}
-
-/// Returns the checksum of a record, given in parts.
-fn check(hash: CheckHash, number: u64, encoded: &[&[u8]]) -> [u8; RECORD_CHECK_BYTES] {
-    let mut hasher = CheckHasher::new(hash);
-    hasher.update(&number.to_le_bytes());
-    for part in encoded {
-        hasher.update(part);
-    }
-    hasher.finish()
+/// Returns the checksum of a record, given as what comes before the body, or a part of that, and the rest.
+fn check(hash: CheckHash, number: u64, head: &[u8], rest: &[u8]) -> [u8; RECORD_CHECK_BYTES] {
+    hash.of_parts(&[&number.to_le_bytes(), head, rest])
 }

@@ -1,6 +1,7 @@
 //! The note with which the process that writes an engine's file tells others what they may rely on.
 
-use super::commit_log::{Check, check_of, checked};
+use super::checks::{Check, checked};
+use super::commit_log::check_of;
 use crate::Error;
 use crate::wire::Reader;
 

@@ -1,7 +1,8 @@
 //! Segments: the files of a log of commits, in which large values stay.
 
 use super::CommitLogId;
-use super::commit_log::{Check, check_of, checked};
+use super::checks::{Check, checked};
+use super::commit_log::check_of;
 use crate::Error;
 use crate::wire::{self, Reader};
 

@@ -206,7 +206,7 @@ impl Verifier<'_> {
 
     fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match key {
-            FORMAT_KEY if value == FORMAT || FORMATS_BEFORE.iter().any(|before| before == value) => {}
+            FORMAT_KEY if value == FORMAT || FORMATS_BEFORE.contains(&value) => {}
             PURGED_KEY => {
                 PurgedMark::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?;
             }

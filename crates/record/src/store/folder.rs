@@ -181,7 +181,7 @@ pub(super) fn begin(path: &Path, engine: &dyn Engine, read_only: bool) -> Result
         path: path.to_owned(),
         found,
     };
-    let is_earlier = |format: &[u8]| FORMATS_BEFORE.iter().any(|before| before == format);
+    let is_earlier = |format: &[u8]| FORMATS_BEFORE.contains(&format);
     let snapshot = engine.snapshot()?;
     match value(&*snapshot, FORMAT_KEY)? {
         Some(format) if is_earlier(&format) || format == FORMAT => {
