@@ -17,8 +17,8 @@ use crate::engine::EngineError;
 
 /// The number of the one file that earlier versions wrote their log into.
 pub(super) const EARLIER_LOG: u64 = 0;
-/// Each thread keeps a buffer for values up to this length, bytes. With 1 MiB, a primary that six replicas ask took 1 to
-/// 2 MiB more of a budget of 16.
+/// Each thread keeps a buffer for values up to this length, bytes. With 1 MiB, a primary that six replicas ask took
+/// 1 to 2 MiB more of a budget of 16.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// The files of an engine's segments, each with a number.
