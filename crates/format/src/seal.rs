@@ -10,8 +10,9 @@
 
 use std::fmt;
 
-use chacha20poly1305::aead::AeadInOut;
-use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
+use chacha20::{R20, hchacha};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
 
 use crate::{Error, FileId, FileKind};
 
@@ -20,7 +21,6 @@ pub const SEAL_OVERHEAD: usize = 40;
 
 /// Length of the nonce in front of a ciphertext, bytes. 192 bits: random ones don't collide.
 pub(crate) const NONCE: usize = 24;
-const TAG: usize = 16;
 /// Length of kind, repository, file and position together, bytes.
 const PLACE: usize = 41;
 
@@ -150,30 +150,33 @@ pub(crate) fn encrypt(
     out.extend_from_slice(nonce);
     let start = out.len();
     plaintext.iter().for_each(|part| out.extend_from_slice(part));
+    let (key, nonce) = of_message(key, nonce);
     let tag = with_associated(place, extra, |associated| {
-        XChaCha20Poly1305::new(key.into())
-            .encrypt_inout_detached(&XNonce::from(*nonce), associated, (&mut out[start..]).into())
+        key.seal_in_place_separate_tag(nonce, Aad::from(associated), &mut out[start..])
             // The cipher's limit is 256 GiB a message; nothing here is beyond 256 MiB.
             .expect("far below the cipher's limit")
     });
-    out.extend_from_slice(&tag);
+    out.extend_from_slice(tag.as_ref());
 }
 
-/// Opens an encrypted seal in place; `None` if it does not open, and then `sealed` is as it was.
+/// Opens an encrypted seal in place; `None` if it does not open, and then what is in `sealed` is of no use.
 pub(crate) fn decrypt<'a>(key: &[u8; 32], place: &Place, extra: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
     let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE>()?;
-    let (ciphertext, tag) = rest.split_last_chunk_mut::<TAG>()?;
+    let (key, nonce) = of_message(key, nonce);
     with_associated(place, extra, |associated| {
-        XChaCha20Poly1305::new(key.into())
-            .decrypt_inout_detached(
-                &XNonce::from(*nonce),
-                associated,
-                (&mut *ciphertext).into(),
-                &Tag::from(*tag),
-            )
-            .ok()
-    })?;
-    Some(ciphertext)
+        key.open_in_place(nonce, Aad::from(associated), rest).ok()
+    })
+}
+
+/// Returns the key and the nonce with which ChaCha20-Poly1305 is XChaCha20-Poly1305 for one message.
+fn of_message(key: &[u8; 32], nonce: &[u8; NONCE]) -> (LessSafeKey, Nonce) {
+    let (of_key, of_message) = nonce.split_at(NONCE - 8);
+    let of_key = of_key.try_into().expect("16 bytes");
+    let key = Zeroizing::new(hchacha::<R20>(key.into(), of_key).0);
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &*key).expect("as long as keys of this cipher");
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(of_message);
+    (LessSafeKey::new(key), Nonce::assume_unique_for_key(nonce))
 }
 
 /// Appends the unencrypted seal of `plaintext`.
@@ -208,5 +211,44 @@ fn with_associated<T>(place: &Place, extra: &[u8], use_it: impl FnOnce(&[u8]) ->
         use_it(&associated)
     } else {
         use_it(&[&associated, extra].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chacha20poly1305::aead::{Aead, Payload};
+    use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn seals_are_those_of_another_implementation(
+            key: [u8; 32],
+            nonce: [u8; NONCE],
+            position: u64,
+            extra in prop::collection::vec(any::<u8>(), 0..70),
+            plaintext in prop::collection::vec(any::<u8>(), 0..3000),
+            parted in 0_usize..3000,
+        ) {
+            let place = Place {
+                kind: SealKind::Frame,
+                repository: FileId([5; 16]),
+                file: FileId([6; 16]),
+                position,
+            };
+            let associated = [&place.associated()[..], &extra].concat();
+            let payload = Payload { msg: &plaintext, aad: &associated };
+            let other = XChaCha20Poly1305::new(&key.into());
+            let expected = [&nonce[..], &other.encrypt(&nonce.into(), payload).expect("a short message")].concat();
+
+            let (first, second) = plaintext.split_at(parted.min(plaintext.len()));
+            let mut sealed = b"what was there".to_vec();
+            encrypt(&key, &nonce, &place, &extra, &[first, second], &mut sealed);
+            let mut sealed = sealed.split_off(b"what was there".len());
+            prop_assert_eq!(&sealed, &expected);
+            prop_assert_eq!(decrypt(&key, &place, &extra, &mut sealed), Some(&mut plaintext.clone()[..]));
+        }
     }
 }
