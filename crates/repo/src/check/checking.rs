@@ -153,9 +153,14 @@ impl Checking<'_> {
         self.damage.lock().expect("no holder of this lock panics")
     }
 
-    /// Runs `work` on several threads until all are done. After an error, `stop` must make the
-    /// others end soon.
-    pub(super) fn side_by_side(&self, stop: impl Fn() + Sync, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+    /// Runs `work` on several threads, but no more than there are `pieces` of it, until all are done. After an error,
+    /// `stop` must make the others end soon.
+    pub(super) fn side_by_side(
+        &self,
+        pieces: usize,
+        stop: impl Fn() + Sync,
+        work: impl Fn() -> Result<()> + Sync,
+    ) -> Result<()> {
         let failure = Mutex::new(None);
         let fail = |error| {
             failure
@@ -170,7 +175,7 @@ impl Checking<'_> {
         } else {
             cores().min(8)
         };
-        let threads = wanted.min(self.repository.readers_max(self.loaded));
+        let threads = wanted.min(self.repository.readers_max(self.loaded)).min(pieces);
         scope(|scope| {
             for _ in 0..threads {
                 if let Err(error) = spawn(scope, || work().unwrap_or_else(&fail)) {

@@ -82,7 +82,9 @@ impl Checking<'_> {
             }
             Ok(())
         };
-        self.reader.while_fetching(|| self.side_by_side(|| turns.stop(), work))
+        let frames = self.loaded.index.stored_frames() as usize;
+        self.reader
+            .while_fetching(|| self.side_by_side(frames, || turns.stop(), work))
     }
 
     /// Plans what would be read, as its threads do.

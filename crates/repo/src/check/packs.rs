@@ -48,6 +48,7 @@ impl Checking<'_> {
         let plan = Mutex::new(Plan::new(&self.scratch, frames)?);
         let next = AtomicUsize::new(0);
         self.side_by_side(
+            packs.len(),
             || next.store(packs.len(), Ordering::Relaxed),
             || {
                 loop {

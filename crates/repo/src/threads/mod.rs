@@ -65,19 +65,23 @@ pub(crate) fn both<A: Send, B>(
 pub(crate) const REQUESTS: usize = 16;
 
 /// Does the same with all of these, at most [`REQUESTS`], and returns what it returned, in order. Does it with all at
-/// once if `at_once`, and with those for which no thread can be begun one after the other.
+/// once if `at_once`, the first in this thread, and with those for which no thread can be begun one after the other.
 pub(crate) fn each<I: Sync, T: Send>(at_once: bool, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
     debug_assert!(items.len() <= REQUESTS);
-    if !at_once || items.len() < 2 {
-        return items.iter().map(work).collect();
-    }
     let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
-    scope(|scope| {
-        for (item, done) in items.iter().zip(&mut done) {
-            let work = &work;
-            let _ = spawn(scope, move || *done = Some(work(item)));
-        }
-    });
+    if at_once && items.len() > 1 {
+        scope(|scope| {
+            let mut each = items.iter().zip(&mut done);
+            let first = each.next();
+            for (item, done) in each {
+                let work = &work;
+                let _ = spawn(scope, move || *done = Some(work(item)));
+            }
+            if let Some((item, done)) = first {
+                *done = Some(work(item));
+            }
+        });
+    }
     let done = items.iter().zip(done);
     done.map(|(item, done)| done.unwrap_or_else(|| work(item))).collect()
 }

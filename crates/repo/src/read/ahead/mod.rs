@@ -19,6 +19,7 @@ mod tests;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::Scope;
 
 use ibid_format::frame;
 
@@ -92,6 +93,9 @@ struct State {
     owned: HashMap<u32, Vec<u32>>,
     /// Segments that are being fetched.
     coming: usize,
+    /// Threads that fetch, and those of them that have nothing to do.
+    threads: usize,
+    idle: usize,
     is_closed: bool,
 }
 
@@ -273,28 +277,36 @@ impl Ahead {
         }
     }
 
-    /// Calls `work` while threads fetch what it plans.
+    /// Calls `work` while threads fetch what it plans, as many as have something to do, and one more.
     pub(crate) fn while_fetching<T>(&self, from: FrameSource<'_>, work: impl FnOnce() -> Result<T>) -> Result<T> {
         scope(|scope| {
             let _closing = Closing(self);
-            for _ in 0..REQUESTS {
-                spawn(scope, || self.fetch(from))?;
-            }
+            self.lock().threads += 1;
+            spawn(scope, move || self.fetch(scope, from))?;
             work()
         })
     }
 
     /// Fetches what is planned, until it is closed.
-    fn fetch(&self, from: FrameSource<'_>) {
+    fn fetch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, from: FrameSource<'scope>) {
         let mut state = self.lock();
         loop {
             match self.next(from, &mut state) {
                 Next::Segment(number) => {
+                    let begins = state.idle == 0 && state.threads < REQUESTS;
+                    state.threads += usize::from(begins);
                     drop(state);
+                    if begins && spawn(scope, move || self.fetch(scope, from)).is_err() {
+                        self.lock().threads -= 1;
+                    }
                     self.fetch_segment(from, number);
                     state = self.lock();
                 }
-                Next::Wait => state = wait(&self.changed, &self.state, state),
+                Next::Wait => {
+                    state.idle += 1;
+                    state = wait(&self.changed, &self.state, state);
+                    state.idle -= 1;
+                }
                 Next::End => return,
             }
         }
