@@ -17,7 +17,7 @@ mod tables;
 mod tests;
 mod wipe;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
@@ -64,7 +64,31 @@ enum Wait {
 }
 
 /// All tables of a transaction, in the order of [`Table::ALL`].
-type Tables<'t> = Vec<redb::Table<'t, &'static [u8], &'static [u8]>>;
+struct Tables<'t>(Vec<redb::Table<'t, &'static [u8], &'static [u8]>>);
+
+impl<'t> Deref for Tables<'t> {
+    type Target = [redb::Table<'t, &'static [u8], &'static [u8]>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Tables<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for Tables<'_> {
+    fn drop(&mut self) {
+        // redb panics over some damage of its file. If it does while a table is opened, it would panic again where one
+        // that is open is dropped, and two panics end the process.
+        if std::thread::panicking() {
+            std::mem::take(&mut self.0).into_iter().for_each(std::mem::forget);
+        }
+    }
+}
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// Whether values of a table may be placed in segments. Then redb has a [`StoredValue`] of each, in a table of another
@@ -153,9 +177,14 @@ impl Redb {
     }
 
     fn tables<'t>(&self, transaction: &'t WriteTransaction) -> Result<Tables<'t>, EngineError> {
-        let open = |table| transaction.open_table(definition(table));
-        let opened = Table::ALL.into_iter().map(open).collect::<Result<_, _>>();
-        opened.map_err(|error| self.failed("write to", error.into()))
+        let mut tables = Tables(Vec::with_capacity(Table::ALL.len()));
+        for table in Table::ALL {
+            let opened = transaction.open_table(definition(table));
+            tables
+                .0
+                .push(opened.map_err(|error| self.failed("write to", error.into()))?);
+        }
+        Ok(tables)
     }
 
     /// Commits a transaction as the last one in the log, with what else redb has to know: `start` if redb's file is
