@@ -37,7 +37,7 @@ fn memory_that_is_not_to_be_had_is_no_damage() {
     let mut limited = Command::new("sh");
     limited.args([
         "-c",
-        "ulimit -v 60000; exec \"$0\" snapshots",
+        "ulimit -v 40000; exec \"$0\" snapshots",
         env!("CARGO_BIN_EXE_ibid"),
     ]);
     limited

@@ -68,22 +68,20 @@ pub(crate) const REQUESTS: usize = 16;
 /// once if `at_once`, the first in this thread, and with those for which no thread can be begun one after the other.
 pub(crate) fn each<I: Sync, T: Send>(at_once: bool, items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
     debug_assert!(items.len() <= REQUESTS);
-    let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
-    if at_once && items.len() > 1 {
-        scope(|scope| {
-            let mut each = items.iter().zip(&mut done);
-            let first = each.next();
-            for (item, done) in each {
-                let work = &work;
-                let _ = spawn(scope, move || *done = Some(work(item)));
-            }
-            if let Some((item, done)) = first {
-                *done = Some(work(item));
-            }
-        });
-    }
-    let done = items.iter().zip(done);
-    done.map(|(item, done)| done.unwrap_or_else(|| work(item))).collect()
+    let Some((first, others)) = items.split_first().filter(|_| at_once) else {
+        return items.iter().map(work).collect();
+    };
+    let mut done: Vec<Option<T>> = others.iter().map(|_| None).collect();
+    let first = scope(|scope| {
+        for (item, done) in others.iter().zip(&mut done) {
+            let work = &work;
+            let _ = spawn(scope, move || *done = Some(work(item)));
+        }
+        work(first)
+    });
+    let others = others.iter().zip(done);
+    let others = others.map(|(item, done)| done.unwrap_or_else(|| work(item)));
+    std::iter::once(first).chain(others).collect()
 }
 
 /// Returns files, each with its size in bytes, in groups that can be fetched and kept in memory [at once](each).

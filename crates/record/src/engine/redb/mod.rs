@@ -89,6 +89,7 @@ impl Drop for Tables<'_> {
         }
     }
 }
+
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// Whether values of a table may be placed in segments. Then redb has a [`StoredValue`] of each, in a table of another
