@@ -12,10 +12,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::noise;
-use ibid_record::engine::{EngineError, Redb};
+use ibid_record::engine::{EngineError, Fjall, Redb};
 use ibid_record::{Batch, Compacting, Direction, Durability, Error, Namespace, Options, Snapshot, Store, Versions};
 
 /// What the child process does, and with which folder.
@@ -492,6 +493,32 @@ fn every_change_of_a_store_that_is_only_read_is_an_error_that_says_so() {
     }
     assert!(files() == before, "nothing on disk has changed");
     assert!(!Store::open(place, options()).unwrap().refresh().unwrap());
+}
+
+#[test]
+fn what_was_closed_opens_again_while_processes_are_begun() {
+    // Until such a process becomes another program, it has the files that this one had, and their locks.
+    let folder = tempfile::tempdir().unwrap();
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::Relaxed) {
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+        }
+        let end = Duration::from_secs(2);
+        let begun = Instant::now();
+        let mut failed = None;
+        while failed.is_none() && begun.elapsed() < end {
+            let redb = || Redb::open(&folder.path().join("redb"), 1 << 20).map(drop);
+            let fjall = || Fjall::open(&folder.path().join("fjall"), 1 << 20).map(drop);
+            failed = [redb(), redb(), fjall(), fjall()].into_iter().find_map(Result::err);
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        assert!(failed.is_none(), "{failed:?}");
+    });
 }
 
 #[test]

@@ -31,7 +31,18 @@ pub struct Fjall {
     tables: Vec<TxPartitionHandle>,
     path: PathBuf,
     /// Dropped after the fields above. fjall itself would open a folder twice.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// A file whose lock this process has.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // To close it would not be enough: a process that is being begun at that moment has it too, until it becomes
+        // another program.
+        let _ = self.0.unlock();
+    }
 }
 
 impl Fjall {
@@ -62,7 +73,7 @@ impl Fjall {
             keyspace,
             tables,
             path: path.to_owned(),
-            _lock: lock,
+            _lock: Lock(lock),
         })
     }
 

@@ -38,27 +38,42 @@ fn byte_of(transaction: u64) -> (Bound<u64>, Bound<u64>) {
     byte(TRANSACTIONS.saturating_add(transaction))
 }
 
-fn backend(file: File) -> io::Result<FileBackend> {
-    FileBackend::new(file).map_err(io::Error::other)
+/// A file with locks, which end with it.
+///
+/// To close the file would not be enough: a process that is being begun at that moment has it too, until it becomes
+/// another program.
+struct Locks(FileBackend);
+
+impl Locks {
+    fn of(file: File) -> io::Result<Self> {
+        FileBackend::new(file).map(Locks).map_err(io::Error::other)
+    }
+
+    /// Returns the note; that nothing is kept if it is missing or damaged.
+    fn note(&self) -> ReadersNote {
+        for _ in 0..TRIES {
+            let mut bytes = [0; READERS_NOTE_BYTES];
+            if self.0.read(0, &mut bytes).is_ok()
+                && let Ok(note) = ReadersNote::decode(&bytes)
+            {
+                return note;
+            }
+            std::thread::yield_now();
+        }
+        ReadersNote::CLOSED
+    }
 }
 
-/// Returns the note; that nothing is kept if it is missing or damaged.
-fn note(file: &FileBackend) -> ReadersNote {
-    for _ in 0..TRIES {
-        let mut bytes = [0; READERS_NOTE_BYTES];
-        if file.read(0, &mut bytes).is_ok()
-            && let Ok(note) = ReadersNote::decode(&bytes)
-        {
-            return note;
-        }
-        std::thread::yield_now();
+impl Drop for Locks {
+    fn drop(&mut self) {
+        // Those that can't be given back end when the file is closed.
+        let _ = self.0.close();
     }
-    ReadersNote::CLOSED
 }
 
 /// The file with the locks of readers, in the process that writes.
 pub(super) struct Readers {
-    locks: FileBackend,
+    locks: Locks,
     /// redb's file.
     file: File,
     path: PathBuf,
@@ -83,13 +98,13 @@ impl Readers {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&place);
         let locks = match opened {
-            Ok(file) => backend(file).map_err(io)?,
+            Ok(file) => Locks::of(file).map_err(io)?,
             // Without the file no reader relies on anything.
             Err(_) if !place.exists() => return Ok(None),
             Err(source) => return Err(io(source)),
         };
         let (start, end) = byte(WRITER);
-        match locks.try_lock_range(start, end) {
+        match locks.0.try_lock_range(start, end) {
             Ok(true) => {}
             Ok(false) => return Err(EngineError::InUse { path: path.to_owned() }),
             // No reader has a lock either.
@@ -101,8 +116,8 @@ impl Readers {
             note: ReadersNote::CLOSED,
         };
         // What another process has kept, this one does not.
-        if note(&locks) != ReadersNote::CLOSED {
-            locks.write(0, &ReadersNote::CLOSED.encode()).map_err(io)?;
+        if locks.note() != ReadersNote::CLOSED {
+            locks.0.write(0, &ReadersNote::CLOSED.encode()).map_err(io)?;
         }
         Ok(Some(Readers {
             locks,
@@ -186,12 +201,12 @@ impl Readers {
     fn has_lock(&self, transaction: u64) -> bool {
         let (start, end) = byte_of(transaction);
         // What can't be told counts as locked.
-        self.locks.query_lock_range(start, end).unwrap_or(true)
+        self.locks.0.query_lock_range(start, end).unwrap_or(true)
     }
 
     /// Writes the note. Returns whether it could.
     fn say(&self, kept: &mut Kept, note: ReadersNote) -> bool {
-        let is_said = kept.note == note || self.locks.write(0, &note.encode()).is_ok();
+        let is_said = kept.note == note || self.locks.0.write(0, &note.encode()).is_ok();
         if is_said {
             kept.note = note;
         }
@@ -205,7 +220,7 @@ impl Readers {
 
 /// A reader's lock on a transaction, until it is dropped.
 pub(super) struct Lock {
-    locks: FileBackend,
+    locks: Locks,
     transaction: u64,
 }
 
@@ -213,27 +228,27 @@ impl Lock {
     /// Takes the lock of a transaction of redb's file at `path`; [`None`] if the file with the locks is not there or
     /// may not be read, or the file system has no locks.
     pub(super) fn take(path: &Path, transaction: u64) -> Option<Self> {
-        let locks = backend(File::open(beside(path, ENDING)).ok()?).ok()?;
+        let locks = Locks::of(File::open(beside(path, ENDING)).ok()?).ok()?;
         let (start, end) = byte_of(transaction);
-        let is_taken = locks.try_lock_shared_range(start, end);
+        let is_taken = locks.0.try_lock_shared_range(start, end);
         matches!(is_taken, Ok(true)).then_some(Lock { locks, transaction })
     }
 
     /// Whether the lock counts, if the transaction was still the last one after it was taken.
     pub(super) fn counts(&self) -> bool {
-        note(&self.locks).from <= self.transaction
+        self.locks.note().from <= self.transaction
     }
 
     /// Whether the pages of the transaction are kept, if the lock counts.
     pub(super) fn keeps(&self) -> bool {
-        note(&self.locks).first <= self.transaction
+        self.locks.note().first <= self.transaction
     }
 
     /// Returns who writes the file.
     pub(super) fn writer(&self) -> Writer {
         let (start, end) = byte(WRITER);
-        match self.locks.query_lock_range(start, end) {
-            Ok(true) if note(&self.locks).first == u64::MAX => Writer::Opening,
+        match self.locks.0.query_lock_range(start, end) {
+            Ok(true) if self.locks.note().first == u64::MAX => Writer::Opening,
             Ok(true) => Writer::Writing,
             Ok(false) | Err(_) => Writer::Unknown,
         }
