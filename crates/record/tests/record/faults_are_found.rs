@@ -661,3 +661,50 @@ fn records_hidden_by_a_changed_byte_are_reported() {
         }
     }
 }
+
+#[test]
+fn a_key_in_the_wrong_place_is_a_fault_and_ends_every_walk() {
+    let folder = folder();
+    {
+        let store = Store::open(folder.path(), options()).unwrap();
+        let pages = store.namespace("pages", Versions::Kept).unwrap();
+        for version in 0..25 {
+            pages.put(b"a", &[version; 30]).unwrap();
+        }
+    }
+    let file = folder.path().join("redb");
+    let bytes = std::fs::read(&file).unwrap();
+    // The keys of the table `records`, as a page has them.
+    let keys: Vec<u8> = (19..=21_u64).flat_map(u64::to_be_bytes).collect();
+    let places: Vec<usize> = (0..bytes.len() - keys.len())
+        .filter(|&at| bytes[at..].starts_with(&keys))
+        .collect();
+    assert!(!places.is_empty());
+    let mut named = 0;
+    for middle in [0, 19, 21, 28, 200] {
+        let mut bad = bytes.clone();
+        places.iter().for_each(|at| bad[at + 15] = middle);
+        std::fs::write(&file, bad).unwrap();
+        for read_only in [true, false] {
+            let store = Store::open(folder.path(), options().with_read_only(read_only)).unwrap();
+            let mut steps = 0;
+            let found = store.verify(&mut |_| {
+                steps += 1;
+                if steps < 10_000 {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            let found = found.unwrap();
+            assert!(!found.stopped && !found.is_clean(), "{middle}: {found:?}");
+            let is_named =
+                |fault: &Fault| matches!(&fault.problem, Problem::Unreadable(why) if why.contains("not in its place"));
+            named += usize::from(found.faults.iter().any(is_named));
+            let pages = store.find_namespace("pages").unwrap().unwrap();
+            assert!(pages.written_after(0).unwrap().take(100).count() < 100);
+        }
+    }
+    // Of an entry that has another fault, too, that one is named.
+    assert!(named > 0);
+}

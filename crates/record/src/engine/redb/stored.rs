@@ -1,12 +1,12 @@
 //! Reading values from what redb stores of them: the values themselves, or their places in segments.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeBounds};
 use std::path::Path;
 
 use ibid_format::record::{StoredValue, ValuePlace};
 use redb::{ReadableTable, StorageError};
 
-use super::{failed, is_placed};
+use super::{ENGINE, failed, is_placed};
 use crate::engine::{Direction, EachKey, EachPair, EngineError, KeyRange, Read, Table, is_void, part_of};
 
 /// Is called with what redb stores of a value.
@@ -134,14 +134,57 @@ pub(super) fn each_stored(
     }
     let failed = |error: StorageError| failed("read", path, error.into());
     let mut pairs = from.range::<&[u8]>(keys).map_err(failed)?;
+    let mut order = Order::of(keys, direction);
     while let Some(pair) = match direction {
         Direction::Forward => pairs.next(),
         Direction::Backward => pairs.next_back(),
     } {
         let (key, stored) = pair.map_err(failed)?;
+        order.check(key.value(), path)?;
         if each(key.value(), stored.value())?.is_break() {
             break;
         }
     }
     Ok(())
+}
+
+/// Finds that redb shows keys in the wrong order or out of their range, which it does where bytes of its file have
+/// changed. Without that, keys could be taken for those of another namespace, and a caller that goes on from the last
+/// key of a page would read the same page for ever.
+struct Order<'k> {
+    range: KeyRange<'k>,
+    direction: Direction,
+    /// The key before.
+    last: Vec<u8>,
+    is_first: bool,
+}
+
+impl<'k> Order<'k> {
+    fn of(range: KeyRange<'k>, direction: Direction) -> Self {
+        Order {
+            range,
+            direction,
+            last: Vec::new(),
+            is_first: true,
+        }
+    }
+
+    fn check(&mut self, key: &[u8], path: &Path) -> Result<(), EngineError> {
+        let is_after = self.is_first
+            || match self.direction {
+                Direction::Forward => key > &self.last[..],
+                Direction::Backward => key < &self.last[..],
+            };
+        if !is_after || !(self.range.0, self.range.1).contains(key) {
+            return Err(EngineError::Damaged {
+                engine: ENGINE,
+                path: path.to_owned(),
+                found: format!("the key \"{}\" is not in its place", key.escape_ascii()),
+            });
+        }
+        self.is_first = false;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        Ok(())
+    }
 }
