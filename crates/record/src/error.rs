@@ -233,6 +233,13 @@ pub enum Error {
         /// What was found at the path.
         found: String,
     },
+    /// Something is in a folder in which a store is to be made of a damaged one. Give another one, or remove what is in
+    /// it: perhaps a salvage was killed that had not ended.
+    #[error("{path} is not empty", path = path.display())]
+    NotEmpty {
+        /// The path.
+        path: PathBuf,
+    },
     /// The store at the path was made with another engine. Open it with that one.
     #[error("{path} is a store of the engine {found}, not {expected}", path = path.display())]
     OtherEngine {

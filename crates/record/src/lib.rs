@@ -50,6 +50,7 @@ mod lru;
 mod read;
 pub mod replicate;
 mod retention;
+mod salvage;
 mod store;
 mod time;
 mod versions;
@@ -74,6 +75,7 @@ pub use latest::Latest;
 pub use log::Log;
 pub use read::view::Record;
 pub use retention::{Expiring, Retention};
+pub use salvage::{Loss, Salvaged};
 pub use store::{
     Batch, BodyReader, BodyWriter, EngineKind, Index, Namespace, NewBody, Options, Snapshot, StagedBody, Store,
 };

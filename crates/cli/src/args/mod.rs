@@ -42,8 +42,8 @@ pub(crate) use past::PastArgs;
 pub(crate) use records::{
     BatchArgs, CompactArgs, ConnectionArgs, DeleteArgs, DurabilityName, ExpireArgs, FindRecordsArgs, Followed, GetArgs,
     IndexArgs, IndexValue, Key, LatestArgs, LoadArgs, NAMESPACE, NamespaceArgs, NewRecordsArgs, PromoteArgs, PurgeArgs,
-    PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, ScanArgs, ServeArgs,
-    StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
+    PutArgs, RecordsCommand, RecordsStatsArgs, RepairRecordsArgs, ReplicateArgs, RetentionArgs, SalvageArgs, ScanArgs,
+    ServeArgs, StoreArgs, VerifyArgs, VersionName, VersionsOfArgs,
 };
 pub(crate) use restore::{OverwriteRule, RestoreArgs};
 pub(crate) use rewrite::RewriteArgs;

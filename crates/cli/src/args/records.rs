@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use ibid_record::replicate::nats;
 use ibid_record::{Condition, Latest, Time, Versions};
 use ibid_terminal::value::size;
@@ -68,6 +68,8 @@ pub(crate) enum RecordsCommand {
     Verify(VerifyArgs),
     /// Make a store open again whose log of commits is damaged or missing
     Repair(RepairRecordsArgs),
+    /// Make a new store of what can be read of a damaged one
+    Salvage(SalvageArgs),
     /// Let replicas follow this store
     Serve(ServeArgs),
     /// Make a replica of another store, and keep it up to date
@@ -738,6 +740,26 @@ Examples:
 pub(crate) struct RepairRecordsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The damaged store stays as it is. In the new one, keys have the same versions with the same numbers and times. One \
+that can't be read is as if it had been purged. A key whose latest version can't be read is deleted, so that no \
+earlier version is taken for it. What is lost is named, and the exit code is 3. The new store has the password of the \
+damaged one. It has no replicas: they begin anew.
+
+Before that, let `ibid records repair` give up what the log of commits has lost, if the store does not open.
+
+Examples:
+  ibid records salvage --into ~/notes.new
+  ibid records verify --store ~/notes.new")]
+pub(crate) struct SalvageArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Make the new store in this folder, which is not there yet, or empty
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) into: PathBuf,
 }
 
 /// A key, or a prefix of keys: any bytes.

@@ -20,6 +20,8 @@ use crate::allocator::{address_limit, memory};
 
 /// How to give a password.
 pub(crate) const GIVE_PASSWORD: &str = "Set IBID_PASSWORD, or use --password-file or --password-command.";
+/// What to do about a store of records with faults.
+pub(crate) const SALVAGE: &str = "`ibid records salvage` makes a new store of what can be read.";
 const THAW: &str = "With --thaw, `ibid restore`, `ibid dump` and `ibid copy` have the service thaw what they need, \
                     which takes hours; with --estimate, they say what that costs.";
 /// S3's answer to a signature for another region than that of the bucket.
@@ -357,8 +359,8 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
         RecordError::TimeRunsBackward { .. } => "Sort the input by time.",
         RecordError::NamespaceDiffers { .. } => "Leave out --versions, or choose another --namespace.",
         RecordError::Damaged { .. } => {
-            "Restore the store from a copy; start a replica again in an empty folder. `ibid records verify` lists all \
-             that is damaged."
+            "Restore the store from a copy, or let `ibid records salvage` make a new one of what can be read; start a \
+             replica again in an empty folder. `ibid records verify` lists all that is damaged."
         }
         RecordError::OutOfMemory { .. } => return Some(take_less().into()),
         RecordError::BodyTooLong { found, max } => {
@@ -369,6 +371,9 @@ pub(crate) fn on_records(error: &RecordError) -> Advice {
             return Some(format!("Give --memory {needed}MiB or more. {alone}").into());
         }
         RecordError::NotAStore { .. } => "Check the path that --store or IBID_STORE gives.",
+        RecordError::NotEmpty { .. } => {
+            "Give --into another folder, or remove this one if a salvage was killed that has made it."
+        }
         RecordError::Encrypted { .. } => GIVE_PASSWORD,
         RecordError::Key {
             source: ibid_format::Error::OutOfMemory { .. },
@@ -441,7 +446,9 @@ fn on_tls(fault: &tls::Fault) -> &'static str {
 fn on_engine(error: &EngineError) -> Advice {
     let advice = match error {
         EngineError::InUse { .. } => "Wait until the other command has ended, or stop it.",
-        EngineError::Damaged { .. } => "Restore it from a copy.",
+        EngineError::Damaged { .. } => {
+            "Restore it from a copy, or let `ibid records salvage` make a new store of what can be read."
+        }
         EngineError::Version { .. } => "Use the version of ibid that wrote it.",
         EngineError::Io { source, .. } => return on_system(source),
         EngineError::Stopped { .. } | EngineError::Engine { .. } | EngineError::Outdated { .. } => {

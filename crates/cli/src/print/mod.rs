@@ -52,8 +52,8 @@ pub(crate) use listening::{NotAnswered, serving};
 pub(crate) use records::{
     BadLine, Compacted, ExpirePrinter, FoundPrinter, GetPrinter, Indexed, Loaded, Purged, ScanPrinter, Scanned,
     StoreStats, records_batch, records_compact, records_delete, records_followed, records_index, records_latest,
-    records_load, records_promoted, records_purge, records_put, records_repair, records_retention, records_stats,
-    records_verify, records_versions,
+    records_load, records_promoted, records_purge, records_put, records_repair, records_retention, records_salvage,
+    records_stats, records_verify, records_versions,
 };
 pub(crate) use repair::repair;
 pub(crate) use restore::{Asked, planned, restore};

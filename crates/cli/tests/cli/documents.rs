@@ -71,6 +71,7 @@ fn every_command_has_its_section() {
         "records stats",
         "records verify",
         "records repair",
+        "records salvage",
         "completions",
         "man",
     ] {

@@ -289,6 +289,12 @@ fn records_print_what_is_documented() {
         (&found["faults_total"], &found["faults"][0]["table"]),
         (&1.into(), &"records".into())
     );
+    let salvaged = tables.document("records salvage", &json(&["salvage", "--into", "new"]));
+    let losses = &salvaged["losses"];
+    assert_eq!(
+        (&losses[0]["kind"], &losses[0]["key"], &losses[0]["latest"], &losses[1]),
+        (&"version".into(), &"c".into(), &true.into(), &Value::Null)
+    );
 }
 
 #[test]

@@ -857,7 +857,7 @@ fn damage_is_found_and_code_4() {
     let found = run(&mut records(&home, ["verify"]));
     assert_eq!(found.code, 4, "{found:?}");
     assert!(
-        found.out.starts_with("fault: record 2: ") && found.out.ends_with("FOUND 1 fault\n"),
+        found.out.starts_with("fault: record 2: ") && found.out.contains("\nFOUND 1 fault\n`ibid records salvage`"),
         "{found:?}"
     );
     assert_eq!(run(&mut records(&home, ["stats"])).code, 3);
@@ -875,6 +875,19 @@ fn damage_is_found_and_code_4() {
     assert_eq!(ok(&home, ["get", "c", "--store", "copy"]), format!("c: {body}"));
     let several = run(&mut records(&home, ["get", "a", "b", "c"]));
     assert_eq!((several.code, several.out.lines().count()), (1, 2), "{several:?}");
+    // So can the store, with everything that belongs to them.
+    let salvaged = run(&mut records(&home, ["salvage", "--into", "salvaged"]));
+    assert_eq!(salvaged.code, 3, "{salvaged:?}");
+    assert!(
+        salvaged
+            .out
+            .starts_with("lost: version 1 of \"b\" in namespace \"records\", the latest: ")
+            && salvaged.out.ends_with("into salvaged\nLOST 1 thing\n"),
+        "{salvaged:?}"
+    );
+    assert_eq!(ok(&home, ["get", "c", "--store", "salvaged"]), format!("c: {body}"));
+    assert!(ok(&home, ["verify", "--store", "salvaged"]).contains("no faults"));
+    assert!(fails(&home, 1, ["salvage", "--into", "salvaged"]).contains("salvaged is not empty. Give --into another"));
     // Truncated so much that the store can't be opened for writing.
     let file = home.path("store/redb");
     let sound = std::fs::read(&file).unwrap();

@@ -236,6 +236,7 @@ impl Batch {
         let changes = Changes {
             operations: of_store(self.operations, store)?,
             requirements: of_store(self.requirements, store)?,
+            ..Changes::default()
         };
         Ok((changes, self.drafts))
     }

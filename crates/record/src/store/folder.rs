@@ -3,16 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ibid_format::record::{FORMAT, FORMAT_KEY, FORMATS_BEFORE, NEXT_KEY, NextNumbers};
 use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
-use super::{EngineKind, Options};
+use super::{EngineKind, Options, Store};
 use crate::engine::{Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, RedbReader, Sealed, Table};
 use crate::error::{Damage, Error};
+use crate::salvage::{self, Salvaged};
 
 /// The names of the engines' files and folders.
 const ENGINES: [&str; 2] = ["redb", "fjall"];
@@ -127,6 +128,74 @@ pub(super) fn repair(path: &Path) -> Result<LostCommits, Error> {
     let found = "no engine is in it".to_owned();
     let path = path.to_owned();
     Err(Error::NotAStore { path, found })
+}
+
+/// Brings what can be read of the store in the folder `from` into a new one in `into`.
+pub(super) fn salvage(
+    from: &Path,
+    into: &Path,
+    options: Options,
+    password: Option<Password<'_>>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Salvaged, Error> {
+    let made_in = made_in(into)?;
+    for folder in [into, &made_in] {
+        if !is_empty(folder)? {
+            return Err(Error::NotEmpty {
+                path: folder.to_owned(),
+            });
+        }
+    }
+    let engine = match open(from, options.with_read_only(true), password) {
+        // Another engine, or an earlier version wrote it last.
+        Err(Error::Engine(EngineError::NotReadOnly { .. })) => open(from, options.with_read_only(false), password),
+        opened => opened,
+    }?;
+    let snapshot = engine.snapshot()?;
+    let done = {
+        // A log of what is brought would be of no use: replicas lack what was before it.
+        let options = options.with_read_only(false).with_oplog(false);
+        let store = Store::with_engine(&made_in, open(&made_in, options, password)?, options)?;
+        let done = salvage::salvage(snapshot, options.body_bytes_max, &store, progress);
+        if done.as_ref().is_ok_and(|found| !found.stopped) {
+            store.settle()?;
+            store.sync()?;
+        }
+        done
+    };
+    match done {
+        Ok(found) if !found.stopped => {
+            let renamed = fs::rename(&made_in, into).and_then(|()| match into.parent() {
+                Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
+                _ => File::open(".")?.sync_all(),
+            });
+            renamed.map_err(|source| io("rename the new store to", into, source))?;
+            Ok(found)
+        }
+        done => {
+            // It was made just now, and nothing else is in it.
+            let _ = fs::remove_dir_all(&made_in);
+            done
+        }
+    }
+}
+
+/// Returns the folder in which a salvage makes the new store, which is to be at `into`.
+fn made_in(into: &Path) -> Result<PathBuf, Error> {
+    let none = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no name");
+    let name = into.file_name().ok_or_else(|| io("make a store in", into, none()))?;
+    let mut name = name.to_owned();
+    name.push(".salvage");
+    Ok(into.with_file_name(name))
+}
+
+/// Whether a folder is not there, or has nothing in it.
+fn is_empty(path: &Path) -> Result<bool, Error> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(source) => Err(io("look into", path, source)),
+    }
 }
 
 /// Returns whether a folder has a key file.

@@ -36,10 +36,11 @@ use crate::error::Error;
 use crate::log::{Log, state};
 use crate::read::namespaces::{self, StoredNamespace};
 use crate::retention::{self, Expiring, Sweeper};
+use crate::salvage::Salvaged;
 use crate::time::Time;
 use crate::versions::Versions;
 use crate::write::feed::Finish;
-use crate::write::request::{Command, Durability, LogCommand, Outcome};
+use crate::write::request::{Changes, Command, Durability, LogCommand, Outcome};
 use crate::write::{oplog, truncate};
 
 /// Records under keys, in namespaces.
@@ -151,6 +152,45 @@ impl Store {
         folder::repair(path.as_ref())
     }
 
+    /// Makes a new store in the folder `into` with everything that can be read of the damaged one in the folder `from`,
+    /// which stays as it is. `into` is not there yet, or empty. Calls `progress` with the number of bytes read since
+    /// its last call; it may stop the work, and then there is no new store.
+    ///
+    /// A version that can't be read is in the new store as one that was purged. If it was the latest, the key is
+    /// deleted, so that no earlier version is taken for it. Keys and their versions, times, settings and indexes are as
+    /// before, numbers of records are not. The new store is no replica, and has no log: with
+    /// [`Options::oplog`] it begins one when it is opened, and replicas take everything anew.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`open_encrypted`](Self::open_encrypted), with the password of the damaged store,
+    /// which is that of the new one, too. [`Error::NotEmpty`] if something is in `into`, or in the folder beside it of
+    /// the same name with `.salvage` behind it, in which the new store is made. [`Error::BodyTooLong`].
+    ///
+    /// ```
+    /// use ibid_record::{Options, Store, Versions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let (damaged, new) = (folder.path().join("damaged"), folder.path().join("new"));
+    /// let pages = Store::open(&damaged, Options::default())?.namespace("pages", Versions::Kept)?;
+    /// pages.put(b"ibid", b"in the same place")?;
+    /// drop(pages);
+    ///
+    /// let mut progress = |_| std::ops::ControlFlow::Continue(());
+    /// let found = Store::salvage(&damaged, &new, Options::default(), None, &mut progress)?;
+    /// assert_eq!((found.versions, found.losses_total), (1, 0));
+    /// let pages = Store::open(&new, Options::default())?.namespace("pages", Versions::Kept)?;
+    /// assert_eq!(pages.get(b"ibid")?.as_deref(), Some(&b"in the same place"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn salvage(
+        from: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        options: Options,
+        password: Option<(&[u8], Argon2Cost)>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Salvaged, Error> {
+        folder::salvage(from.as_ref(), into.as_ref(), options, password, progress)
+    }
+
     /// Returns whether there is an encrypted store in a folder.
     ///
     /// # Errors
@@ -253,6 +293,16 @@ impl Store {
     pub fn commit_with(&self, batch: Batch, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         let (changes, _held) = batch.into_changes(&self.shared)?;
         self.shared.commit(changes, durability)
+    }
+
+    /// Commits a batch whose changes have no times but their own.
+    pub(crate) fn commit_undated(&self, batch: Batch) -> Result<(), Error> {
+        let (changes, _held) = batch.into_changes(&self.shared)?;
+        let changes = Changes {
+            undated: true,
+            ..changes
+        };
+        self.shared.commit(changes, Durability::None).map(drop)
     }
 
     /// Returns what stores a body of any length piece by piece, before a [`Batch`] gives it a key.

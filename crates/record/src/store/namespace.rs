@@ -554,7 +554,7 @@ impl Namespace {
         }
     }
 
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 

@@ -73,7 +73,11 @@ fn batch(
     let operations = &changes.operations;
     state::check_primary(state.log.as_ref()).map_err(Failure::Refused)?;
     oplog::check_size(state.log.as_ref(), operations).map_err(Failure::Refused)?;
-    let (record, now) = (state.next.record, Time::now().as_millis());
+    let record = state.next.record;
+    let now = match changes.undated {
+        true => 0,
+        false => Time::now().as_millis(),
+    };
     let requirements = &changes.requirements;
     let written = apply::apply_batch(transaction, records, &mut state.next, now, operations, requirements)?;
     if let Some(log) = &mut state.log {

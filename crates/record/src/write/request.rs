@@ -184,6 +184,8 @@ pub(crate) struct Changes {
     pub(crate) operations: Vec<Operation>,
     /// In the order of the operations before them.
     pub(crate) requirements: Vec<Requirement>,
+    /// Whether records without a time of their own get none, instead of that of the commit.
+    pub(crate) undated: bool,
 }
 
 /// A state that a key must be in.

@@ -4,7 +4,9 @@
 //!
 //! `IBID_RECORD_CASES=10000` runs more histories.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 use std::time::Duration;
 
 #[cfg(feature = "fjall")]
@@ -313,6 +315,28 @@ fn run(engine: EngineKind, encoding: Encoding, whole_bytes_max: usize, oplog: bo
         EngineKind::Fjall => assert_counted(&Fjall::open(&folder.path().join("fjall"), 1 << 20).unwrap()),
         engine => panic!("no engine {engine:?}"),
     }
+    // Each takes as long as the history itself.
+    if actions.len().is_multiple_of(4) {
+        assert_salvaged(folder.path(), options, model);
+    }
+}
+
+/// Checks that a salvage of a store that is sound has the same in the new one.
+fn assert_salvaged(path: &Path, options: Options, mut model: Model) {
+    let folder = folder();
+    let new = folder.path().join("new");
+    let found = Store::salvage(path, &new, options, None, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((found.losses, found.losses_total, found.undated), (vec![], 0, 0));
+    let store = Store::open(&new, options).unwrap();
+    let spaces = open_spaces(&store);
+    for (space, retention) in spaces.iter().zip(model.retention) {
+        assert_eq!(space.retention().unwrap(), retention);
+    }
+    let lives = model.spaces.iter_mut().flat_map(BTreeMap::values_mut);
+    lives.flatten().for_each(|version| version.number = 0);
+    assert_same(&store.snapshot().unwrap(), &spaces, &model);
+    let verified = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(verified.is_clean(), "{verified:?}");
 }
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;

@@ -1,6 +1,4 @@
 //! Tests of the store as its users see it, in one program: linking one for each file took as long as running them.
-//! Not those that start processes: until such a process runs its program, it holds the locks of all stores that are
-//! open here.
 
 mod a_batch_is_done_if_its_conditions_hold;
 mod a_damaged_replica;
@@ -22,6 +20,7 @@ mod purged_bytes_are_gone;
 mod readers_and_writers;
 mod replication_by_seed;
 mod replication_is_private;
+mod salvage;
 mod similar_records_take_little_space;
 mod statistics;
 mod stores_of_earlier_formats_are_read;

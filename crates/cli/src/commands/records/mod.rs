@@ -18,6 +18,7 @@ mod put;
 mod repair;
 mod replicate;
 mod retention;
+mod salvage;
 mod scan;
 mod serve;
 mod stats;
@@ -39,7 +40,7 @@ use ibid_repo::Monitor;
 use ibid_terminal::{escape, path_text};
 
 use super::open::{Context, local_folder};
-use super::password;
+use super::password::{self, Password};
 use crate::args::{NamespaceArgs, NewRecordsArgs, RecordsCommand, StoreArgs, VersionName};
 use crate::failure::advice::GIVE_PASSWORD;
 use crate::failure::{Failure, Outcome, Result};
@@ -74,6 +75,7 @@ pub(crate) fn run(context: &mut Context, command: &RecordsCommand) -> Result<Out
         RecordsCommand::Stats(args) => stats::run(context, args),
         RecordsCommand::Verify(args) => verify::run(context, args),
         RecordsCommand::Repair(args) => repair::run(context, args),
+        RecordsCommand::Salvage(args) => salvage::run(context, args),
         RecordsCommand::Serve(args) => serve::run(context, args),
         RecordsCommand::Replicate(args) => replicate::run(context, args),
         RecordsCommand::Promote(args) => promote::run(context, args),
@@ -207,18 +209,23 @@ fn open_existing(context: &Context, args: &StoreArgs, options: Options) -> Resul
     open_at(context, path, options, false)
 }
 
+/// Returns the password of a store that is encrypted.
+fn password_of(context: &Context, path: &Path) -> Result<Password> {
+    let needed = || {
+        Failure::Password(format!(
+            "the store in {} is encrypted, and no password was given. {GIVE_PASSWORD}",
+            path_text(path)
+        ))
+    };
+    password::ask(context, path, needed)
+}
+
 /// Opens a store, with its password if it is encrypted. Creates one if there is none, encrypted if
 /// `encrypted`.
 fn open_at(context: &Context, path: &Path, options: Options, encrypted: bool) -> Result<Store> {
     let given = &context.global.password;
     let password = if Store::is_encrypted(path)? {
-        let needed = || {
-            Failure::Password(format!(
-                "the store in {} is encrypted, and no password was given. {GIVE_PASSWORD}",
-                path_text(path)
-            ))
-        };
-        password::ask(context, path, needed)?
+        password_of(context, path)?
     } else if encrypted && !is_there(path)? {
         password::ask_for_new_place(context, path)?
     } else if encrypted || given.password_file.is_some() || given.password_command.is_some() {

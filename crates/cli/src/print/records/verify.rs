@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::super::Out;
 use super::stats::{JsonNamespace, json_namespaces};
+use crate::failure::advice::SALVAGE;
 
 #[derive(Serialize)]
 struct JsonFault {
@@ -76,6 +77,9 @@ pub(crate) fn records_verify(out: &mut Out, found: &Verification) -> Result<()> 
     ))?;
     match found.faults_total {
         0 => out.line("no faults"),
-        faults => out.line(format!("FOUND {}", counted(faults, "fault", "faults"))),
+        faults => {
+            out.line(format!("FOUND {}", counted(faults, "fault", "faults")))?;
+            out.line(SALVAGE)
+        }
     }
 }
