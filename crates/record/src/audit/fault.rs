@@ -27,6 +27,17 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Adds that what the engine notes for itself is damaged.
+    pub(crate) fn add_of_engine(&mut self, why: String) {
+        self.faults_total += 1;
+        self.faults.truncate(FAULTS_MAX - 1);
+        self.faults.push(Fault {
+            table: Table::Meta,
+            key: Vec::new(),
+            problem: Problem::OfEngine(why),
+        });
+    }
+
     /// Returns whether everything was looked at and nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.faults_total == 0 && !self.stopped
@@ -70,6 +81,9 @@ pub struct Fault {
 impl fmt::Display for Fault {
     /// `record 17: it is missing`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Problem::OfEngine(_) = self.problem {
+            return write!(f, "{}", self.problem);
+        }
         let key = &self.key[..];
         let shown = key.escape_ascii();
         match (self.table, split_key(key), split_group_key(key)) {
@@ -165,6 +179,9 @@ pub enum Problem {
     /// The engine shows the entry after a larger one, so that a lookup would not find it.
     #[error("the engine has it in the wrong place")]
     OutOfOrder,
+    /// What the engine notes for itself is damaged, so that nothing can be written; its message. Records can be read.
+    #[error("the engine: {0}")]
+    OfEngine(String),
     /// The engine cannot read the entry or the next one; its message.
     #[error("the engine cannot read on from here: {0}")]
     Unreadable(String),

@@ -290,6 +290,14 @@ pub trait Engine: Send + Sync {
     fn wipe(&self) -> Result<bool, EngineError> {
         Ok(false)
     }
+
+    /// Verifies what the engine notes for itself beside the tables, if it can: without that, it may refuse to write.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`]; [`EngineError`] if the engine cannot read.
+    fn verify(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 }
 
 /// Returns whether no key can be in a range. The B-trees of some libraries panic for such a range.
@@ -349,5 +357,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn wipe(&self) -> Result<bool, EngineError> {
         (**self).wipe()
+    }
+
+    fn verify(&self) -> Result<(), EngineError> {
+        (**self).verify()
     }
 }

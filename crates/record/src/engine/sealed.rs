@@ -141,6 +141,10 @@ impl<E: Engine> Engine for Sealed<E> {
     fn wipe(&self) -> Result<bool, EngineError> {
         self.engine.wipe()
     }
+
+    fn verify(&self) -> Result<(), EngineError> {
+        self.engine.verify()
+    }
 }
 
 struct SealedSnapshot {

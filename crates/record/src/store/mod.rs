@@ -31,7 +31,7 @@ pub use snapshot::Snapshot;
 use crate::audit::{self, Statistics, Verification};
 use crate::compact::{self, Compaction, KeptFor};
 use crate::encode::EncodingReport;
-use crate::engine::{Engine, LostCommits};
+use crate::engine::{Engine, EngineError, LostCommits};
 use crate::error::Error;
 use crate::log::{Log, state};
 use crate::read::namespaces::{self, StoredNamespace};
@@ -415,7 +415,12 @@ impl Store {
     /// ```
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Verification, Error> {
         let (snapshot, _) = self.shared.complete_snapshot()?;
-        audit::verify(&*snapshot, self.shared.records.body_bytes_max(), progress)
+        let mut found = audit::verify(&*snapshot, self.shared.records.body_bytes_max(), progress)?;
+        match self.shared.engine.verify() {
+            Err(EngineError::Damaged { found: why, .. }) => found.add_of_engine(why),
+            verified => verified?,
+        }
+        Ok(found)
     }
 
     /// Counts everything that is committed now. Calls `progress` with the number of bytes read

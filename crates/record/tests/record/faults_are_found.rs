@@ -708,3 +708,54 @@ fn a_key_in_the_wrong_place_is_a_fault_and_ends_every_walk() {
     // Of an entry that has another fault, too, that one is named.
     assert!(named > 0);
 }
+
+#[test]
+fn no_changed_byte_ends_a_process_that_writes() {
+    let folder = folder();
+    fill(folder.path());
+    let file = folder.path().join("redb");
+    let segments = folder.path().join("redb.segments");
+    let read_segments = || -> Vec<_> {
+        let entries = std::fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect()
+    };
+    let (bytes, log) = (std::fs::read(&file).unwrap(), read_segments());
+    let mut refused = 0;
+    // The pages that redb has for itself are among the first.
+    for at in (4096..bytes.len().min(64 << 10))
+        .filter(|&at| bytes[at] != 0)
+        .step_by(3)
+    {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << (at % 8);
+        std::fs::write(&file, bad).unwrap();
+        std::fs::remove_dir_all(&segments).unwrap();
+        std::fs::create_dir(&segments).unwrap();
+        log.iter()
+            .for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        let write = || -> Result<(), ibid_record::Error> {
+            let store = Store::open(folder.path(), options())?;
+            store.namespace("pages", Versions::Kept)?.put(b"a", b"another")?;
+            store.sync()
+        };
+        let own = "of what redb notes for itself";
+        if let Err(error) = write()
+            && error.to_string().contains(own)
+        {
+            refused += 1;
+            // It can be read, and says so.
+            let store = Store::open(folder.path(), options().with_read_only(true)).unwrap();
+            let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+            let [fault] = &found.faults[..] else {
+                panic!("{found:?}")
+            };
+            assert!(
+                matches!(fault.problem, Problem::OfEngine(_)) && fault.to_string().contains(own),
+                "{fault}"
+            );
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}

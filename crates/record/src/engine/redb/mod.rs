@@ -7,6 +7,7 @@ mod journal;
 mod open;
 mod ordered;
 mod overlay;
+mod own_tables;
 mod reader;
 mod readers;
 mod reclaim;

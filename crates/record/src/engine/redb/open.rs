@@ -20,7 +20,7 @@ use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
 use super::tables::{delete, put};
 use super::{
     CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Tables, Usage,
-    Wait, failed, unless_it_panics,
+    Wait, failed, own_tables, unless_it_panics,
 };
 use crate::engine::{Commit, EngineError, Table, Transaction};
 
@@ -444,6 +444,7 @@ fn open_file(path: &Path) -> Result<Ordered, EngineError> {
 }
 
 fn open_database(path: &Path, cache_bytes: usize, file: Ordered) -> Result<Database, EngineError> {
+    own_tables::verify(&file).map_err(|fault| fault.into_error(path))?;
     unless_it_panics(path, || {
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ibid_format::record::{CommitLogId, ValuePlace};
+use redb::backends::FileBackend;
 use redb::{
     BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadOnlyTable, ReadTransaction, ReadableDatabase,
     StorageBackend, TableDefinition, TableError,
@@ -29,7 +30,7 @@ use super::readers::{Lock, Writer};
 use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
 use super::stored::{EachStored, FoundStored, Stored, each_stored, stored};
 use super::tables::stored_form;
-use super::{CACHE_BYTES_MIN, Definition, ENGINE, definition, failed, unless_it_panics};
+use super::{CACHE_BYTES_MIN, Definition, ENGINE, definition, failed, own_tables, unless_it_panics};
 use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Work};
 
 /// How often the state is read if a checkpoint comes between each time.
@@ -519,6 +520,31 @@ impl Engine for RedbReader {
 
     fn wipe(&self) -> Result<bool, EngineError> {
         self.refuse()
+    }
+
+    fn verify(&self) -> Result<(), EngineError> {
+        let claim = self.state().base.claim.clone();
+        let header = || Header::read(&claim.file).map_err(|source| EngineError::io("read", &self.path, source));
+        // A process that writes replaces pages of what redb notes for itself.
+        let is_written = |header: &Header| {
+            let no_writer = claim.lock.as_ref().is_some_and(|lock| lock.writer() == Writer::Unknown);
+            !header.is_closed() && !no_writer
+        };
+        let before = header()?;
+        if is_written(&before) {
+            return Ok(());
+        }
+        let file = claim
+            .file
+            .try_clone()
+            .and_then(|file| FileBackend::new(file).map_err(io::Error::other));
+        let file = file.map_err(|source| EngineError::io("read", &self.path, source))?;
+        let verified = own_tables::verify(&file);
+        let after = header()?;
+        match verified {
+            Err(fault) if after == before && !is_written(&after) => Err(fault.into_error(&self.path)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }
 
