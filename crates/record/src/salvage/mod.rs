@@ -37,6 +37,9 @@ use crate::versions::Versions;
 const FRAME_BYTES: usize = 16 << 20;
 /// Numbers of records that are read at once.
 const RECORDS_AT_ONCE: usize = 1024;
+/// Most groups of numbers that are tried where it can't be told which there are: a minute's work, for four thousand
+/// million records.
+const GROUPS_TRIED_MAX: u64 = 1 << 24;
 /// Most namespaces whose names are lost of which it is found out whether they are of pieces.
 const NAMESPACES_MAX: usize = 1000;
 /// Most records that can't be read of which it is noted whether a key leads to them.
@@ -67,6 +70,7 @@ pub(crate) fn salvage(
         retention: Vec::new(),
         pieces: None,
         unreadable: BTreeMap::new(),
+        groups_tried: 0,
         found: Salvaged::default(),
         progress,
     };
@@ -90,6 +94,8 @@ struct Salvage<'s> {
     pieces: Option<u32>,
     /// Records that can't be read, and why, unless a key is known to lead to them.
     unreadable: BTreeMap<u64, String>,
+    /// How many groups of numbers were tried of which it could not be told whether there are any.
+    groups_tried: u64,
     found: Salvaged,
     progress: &'s mut dyn FnMut(u64) -> ControlFlow<()>,
 }
@@ -272,7 +278,7 @@ impl Salvage<'_> {
 
     /// Returns numbers of records, or where it is not known which there are, numbers that some may have; and the last
     /// number that was looked at.
-    fn next_numbers(&self, after: u64, last: u64) -> (Vec<u64>, u64) {
+    fn next_numbers(&mut self, after: u64, last: u64) -> (Vec<u64>, u64) {
         if !self.from.has_made_places()
             && let Ok(numbers) = self.records.numbers(self.from, after, RECORDS_AT_ONCE)
         {
@@ -280,7 +286,18 @@ impl Salvage<'_> {
             return (numbers, seen);
         }
         // One group of places after the other.
-        let first = after + 1;
+        let first = match self.from.next_number(after) {
+            Ok(Some(next)) => next,
+            Ok(None) => return (Vec::new(), last),
+            Err(_) if self.groups_tried < GROUPS_TRIED_MAX => {
+                self.groups_tried += 1;
+                after + 1
+            }
+            Err(error) => {
+                self.lose_entries(Table::Records, error.to_string());
+                return (Vec::new(), last);
+            }
+        };
         let (group, _) = Places::group_of(first);
         let end = (group * PLACES_PER_GROUP).saturating_add(PLACES_PER_GROUP - 1);
         let mut numbers = BTreeSet::new();
@@ -310,6 +327,9 @@ impl Salvage<'_> {
         let mut found = |record: Record<'_>| owner = Some((record.namespace, record.key.to_vec(), record.version));
         if let Err(error) = self.records.visit(self.from, number, &mut found) {
             let why = reason(error)?;
+            if self.from.is_obsolete(number) {
+                return Ok(());
+            }
             match self.unreadable.len() < UNREADABLE_MAX {
                 true => drop(self.unreadable.insert(number, why)),
                 false => self.found.lose(Loss::Record { number, why }),

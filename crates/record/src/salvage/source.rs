@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    BlockFrameDecoder, NEXT_KEY, NextNumbers, PLACES_PER_GROUP, Place, Places, Record, frames_of_block, key_of,
-    records_of_frame,
+    BlockFrameDecoder, NEXT_KEY, NUMBER_MAX, NextNumbers, PLACES_PER_GROUP, Place, Places, Record, frames_of_block,
+    key_of, records_of_frame,
 };
 
 use crate::engine::{Direction, EachKey, EachPair, EngineError, KeyRange, Read, Snapshot, Table};
@@ -15,8 +15,8 @@ use crate::write::references;
 
 /// Keys of a table that are read at once.
 const KEYS_AT_ONCE: usize = 1024;
-/// Most groups of places that are made anew; each takes about 1 KiB of memory.
-const GROUPS_MAX: usize = 1 << 14;
+/// Most groups of places that are made anew, each of 256 records; each takes 6 KiB of memory meanwhile.
+const GROUPS_MAX: usize = 1 << 12;
 
 /// Is called with each key that can be read, until it breaks or fails.
 type EachFound<'a> = &'a mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, Error>;
@@ -118,6 +118,33 @@ impl Source {
         !self.places.is_empty()
     }
 
+    /// Returns a number after `after` that no record is before.
+    ///
+    /// # Errors
+    /// What keeps the engine from telling.
+    pub(super) fn next_number(&self, after: u64) -> Result<Option<u64>, EngineError> {
+        let first = after + 1;
+        let next_of = |table: Table, from: u64| {
+            let (mut next, from) = (None, from.to_be_bytes());
+            let range = (Bound::Included(&from[..]), Bound::Unbounded);
+            self.keys(table, range, Direction::Forward, &mut |key| {
+                next = key.try_into().ok().map(u64::from_be_bytes);
+                ControlFlow::Break(())
+            })?;
+            Ok::<_, EngineError>(next)
+        };
+        let (group, _) = Places::group_of(first);
+        let made = self.places.range(group..).next().map(|(group, _)| *group);
+        let by_itself = next_of(Table::Records, first)?;
+        let in_blocks = next_of(Table::Places, group)?.into_iter().chain(made).min();
+        let in_blocks = in_blocks.map(|group| group.saturating_mul(PLACES_PER_GROUP).max(first));
+        Ok(by_itself
+            .into_iter()
+            .chain(in_blocks)
+            .min()
+            .filter(|&number| number <= NUMBER_MAX))
+    }
+
     /// Returns whether a record is known to be needed only by others: no key leads to it any more.
     pub(super) fn is_obsolete(&self, number: u64) -> bool {
         references::group(self, number).is_ok_and(|references| references.is_obsolete(number))
@@ -130,7 +157,7 @@ impl Source {
             next = NextNumbers::decode(value).ok()
         });
         if let Some(next) = next {
-            return next.record - 1;
+            return next.record.saturating_sub(1);
         }
         let last_of = |table: Table, records: u64| {
             let mut last = 0;

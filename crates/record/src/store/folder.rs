@@ -146,6 +146,15 @@ pub(super) fn salvage(
             });
         }
     }
+    let parent = match into.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let is_within = fs::canonicalize(parent).and_then(|parent| Ok(parent.starts_with(fs::canonicalize(from)?)));
+    if is_within.map_err(|source| io("look into", parent, source))? {
+        let within = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged one");
+        return Err(io("make a store in", into, within));
+    }
     let engine = match open(from, options.with_read_only(true), password) {
         // Another engine, or an earlier version wrote it last.
         Err(Error::Engine(EngineError::NotReadOnly { .. })) => open(from, options.with_read_only(false), password),
@@ -165,10 +174,7 @@ pub(super) fn salvage(
     };
     match done {
         Ok(found) if !found.stopped => {
-            let renamed = fs::rename(&made_in, into).and_then(|()| match into.parent() {
-                Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
-                _ => File::open(".")?.sync_all(),
-            });
+            let renamed = fs::rename(&made_in, into).and_then(|()| File::open(parent)?.sync_all());
             renamed.map_err(|source| io("rename the new store to", into, source))?;
             Ok(found)
         }

@@ -5,6 +5,7 @@ use std::fs;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
+use ibid_format::record::NUMBER_MAX;
 use ibid_record::engine::{Engine, Table};
 use ibid_record::{
     Argon2Cost, Batch, Direction, Durability, Error, KeyFilter, Loss, Options, Retention, Salvaged, Store, Time,
@@ -240,6 +241,25 @@ fn a_key_whose_latest_version_is_lost_is_deleted() {
 }
 
 #[test]
+fn a_number_that_no_record_has_makes_no_endless_search() {
+    let folder = folder();
+    let before = fill(folder.path());
+    with_engine(folder.path(), |engine| {
+        set(engine, Table::Records, &NUMBER_MAX.to_be_bytes(), Some(b"none"));
+        set(engine, Table::Meta, b"next", None);
+        for (key, _) in entries(engine, Table::Places) {
+            set(engine, Table::Places, &key, Some(b"damaged"));
+        }
+        engine.sync().unwrap();
+    });
+    let (found, after) = salvage(folder.path());
+    assert_eq!(after, before);
+    let [Loss::Record { number: NUMBER_MAX, .. }] = &found.losses[..] else {
+        panic!("{:?}", found.losses);
+    };
+}
+
+#[test]
 fn damage_anywhere_in_the_files_is_survived() {
     let folder = folder();
     let before = fill(folder.path());
@@ -308,6 +328,10 @@ fn nothing_is_made_where_something_is_nor_left_by_one_that_was_stopped() {
         assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
         assert_eq!(fs::read(&file).unwrap(), b"something else");
         fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    }
+    for within in [damaged.join("new"), damaged.join("redb.segments/new")] {
+        let refused = Store::salvage(&damaged, within, options(), None, &mut |_| ControlFlow::Continue(()));
+        assert!(refused.unwrap_err().to_string().contains("it is in the damaged one"));
     }
     for steps in [0, 3, 40] {
         let mut left = steps;
