@@ -19,6 +19,7 @@ pub use error::EngineError;
 
 #[cfg(feature = "fjall")]
 pub use self::fjall::Fjall;
+pub(crate) use self::redb::is_of_log;
 pub use self::redb::{LostCommits, Redb, RedbReader, SegmentFiles, StorageBackend};
 pub use self::sealed::Sealed;
 

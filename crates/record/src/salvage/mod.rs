@@ -21,6 +21,7 @@ use ibid_format::record::{
 
 pub use self::report::{Loss, Salvaged};
 use self::source::Source;
+pub(crate) use self::source::restore_places;
 use self::target::{Content, Space, Target};
 use crate::engine::{EngineError, Read, Snapshot, Table};
 use crate::error::{Damage, Error};

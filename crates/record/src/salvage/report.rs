@@ -19,6 +19,10 @@ pub struct Salvaged {
     pub losses: Vec<Loss>,
     /// How much was lost: as many as would be in the list if it had no end.
     pub losses_total: u64,
+    /// Whether redb's file was lost, so that all is from its segments alone. Then records of less than 64 bytes, with
+    /// their keys, that are in no block may be lost without a word, what was deleted or purged may be there again, and
+    /// most versions have no times.
+    pub of_segments: bool,
     /// Whether it was stopped. Then there is no new store.
     pub stopped: bool,
 }
@@ -26,7 +30,7 @@ pub struct Salvaged {
 impl Salvaged {
     /// Returns whether everything was brought, and nothing is lost.
     pub fn is_all(&self) -> bool {
-        self.losses_total == 0 && self.undated == 0 && !self.stopped
+        self.losses_total == 0 && self.undated == 0 && !self.of_segments && !self.stopped
     }
 
     pub(super) fn lose(&mut self, loss: Loss) {

@@ -8,7 +8,7 @@ use ibid_format::record::{
     key_of, records_of_frame,
 };
 
-use crate::engine::{Direction, EachKey, EachPair, EngineError, KeyRange, Read, Snapshot, Table};
+use crate::engine::{Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table};
 use crate::error::Error;
 use crate::read::{lookup, places};
 use crate::write::references;
@@ -20,6 +20,9 @@ const GROUPS_MAX: usize = 1 << 12;
 
 /// Is called with each key that can be read, until it breaks or fails.
 type EachFound<'a> = &'a mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, Error>;
+
+/// Is called with each record in a block: its number, its place and its bytes.
+type EachRecord<'a> = &'a mut dyn FnMut(u64, Place, &[u8]) -> Result<(), Error>;
 
 /// A snapshot of a damaged store. Where its table of places is damaged, it has what the blocks themselves say instead.
 pub(super) struct Source {
@@ -34,47 +37,57 @@ impl Source {
         Source { snapshot, places }
     }
 
-    /// Looks into all blocks for records whose places are lost. `each_block` is called with the length of each block,
-    /// and may end the search.
+    /// Looks into all blocks for records whose places are lost, and makes these anew. `each_block` is called with the
+    /// length of each block, and may end the search.
     pub(super) fn find_places(&mut self, each_block: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
         let mut found: BTreeMap<u64, Places> = BTreeMap::new();
-        let (mut decoder, mut raw) = (BlockFrameDecoder::default(), Vec::new());
         let source = &*self;
+        source.search_blocks(each_block, &mut |number, place, record| {
+            let (group, _) = Places::group_of(number);
+            if (found.len() < GROUPS_MAX || found.contains_key(&group)) && source.lacks(number, record) {
+                found.entry(group).or_default().set(number, Some(place));
+            }
+            Ok(())
+        })?;
+        for (group, lost) in found {
+            if let Some(entry) = with_known(self, group, lost) {
+                self.places.insert(group, entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows all records in blocks to `each_record`, with their places.
+    fn search_blocks(
+        &self,
+        each_block: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        each_record: EachRecord<'_>,
+    ) -> Result<(), Error> {
+        let (mut decoder, mut raw) = (BlockFrameDecoder::default(), Vec::new());
         let everything = (Bound::Unbounded, Bound::Unbounded);
-        source.each_key(Table::Blocks, everything, &mut |key| {
+        let read = self.each_key(Table::Blocks, everything, &mut |key| {
             let Ok(block) = key.try_into().map(u64::from_be_bytes) else {
                 return Ok(ControlFlow::Continue(()));
             };
-            let mut length = 0;
+            let (mut length, mut shown) = (0, Ok(()));
             let mut visit = |bytes: &[u8]| {
                 length = bytes.len() as u64;
                 for (frame, packed) in (0..).zip(frames_of_block(block, bytes).unwrap_or_default()) {
-                    let place = Place { block, frame };
                     if decoder.decode(&packed, &mut raw).is_err() {
                         continue;
                     }
                     for (number, record) in records_of_frame(&raw, packed.records()).unwrap_or_default() {
-                        let (group, _) = Places::group_of(number);
-                        if (found.len() < GROUPS_MAX || found.contains_key(&group)) && source.lacks(number, record) {
-                            found.entry(group).or_default().set(number, Some(place));
+                        if shown.is_ok() && number <= NUMBER_MAX {
+                            shown = each_record(number, Place { block, frame }, record);
                         }
                     }
                 }
             };
             // A block that can't be read has nothing that could be found.
-            let _ = source.get(Table::Blocks, key, &mut visit);
-            Ok(each_block(length))
-        })?;
-        for (group, mut lost) in found {
-            let known = places::group(self, group * PLACES_PER_GROUP).unwrap_or_default();
-            known
-                .iter(group)
-                .for_each(|(number, place)| lost.set(number, Some(place)));
-            if let Ok(entry) = lost.encode(group) {
-                self.places.insert(group, entry);
-            }
-        }
-        Ok(())
+            let _ = self.get(Table::Blocks, key, &mut visit);
+            shown.map(|()| each_block(length))
+        });
+        read.map(drop)
     }
 
     /// Returns whether a record that is in a block can't be found although it is needed. What was left in a block when
@@ -231,6 +244,47 @@ impl Source {
         }
         Ok(failure)
     }
+}
+
+/// Makes the table of places anew in an engine that was made of segments: most of its entries are not in these.
+pub(crate) fn restore_places(
+    engine: &dyn Engine,
+    each_block: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let source = Source::new(engine.snapshot()?);
+    let mut found: BTreeMap<u64, Places> = BTreeMap::new();
+    let store = |found: &mut BTreeMap<u64, Places>| {
+        engine.write(Commit::Unsynced, &mut |transaction| {
+            for (&group, lost) in found.iter() {
+                if let Some(entry) = with_known(&*transaction, group, lost.clone()) {
+                    transaction.put(Table::Places, &group.to_be_bytes(), &entry)?;
+                }
+            }
+            Ok(())
+        })?;
+        found.clear();
+        Ok::<_, EngineError>(())
+    };
+    source.search_blocks(each_block, &mut |number, place, _| {
+        if !source.has_by_itself(number) {
+            let (group, _) = Places::group_of(number);
+            found.entry(group).or_default().set(number, Some(place));
+            if found.len() == GROUPS_MAX {
+                store(&mut found)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(store(&mut found)?)
+}
+
+/// Returns the entry of a group with places that are known, and those that were found of others.
+fn with_known(read: &(impl Read + ?Sized), group: u64, mut found: Places) -> Option<Vec<u8>> {
+    let known = places::group(read, group * PLACES_PER_GROUP).unwrap_or_default();
+    known
+        .iter(group)
+        .for_each(|(number, place)| found.set(number, Some(place)));
+    found.encode(group).ok()
 }
 
 impl Read for Source {

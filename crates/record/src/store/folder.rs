@@ -11,7 +11,9 @@ use ibid_format::slot::{self, Argon2Cost, Note, Slot};
 use ibid_format::{FileId, Keys, MasterKey};
 
 use super::{EngineKind, Options, Store};
-use crate::engine::{Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, RedbReader, Sealed, Table};
+use crate::engine::{
+    self, Commit, Direction, Engine, EngineError, LostCommits, Read, Redb, RedbReader, Sealed, Snapshot, Table,
+};
 use crate::error::{Damage, Error};
 use crate::salvage::{self, Salvaged};
 
@@ -138,8 +140,8 @@ pub(super) fn salvage(
     password: Option<Password<'_>>,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Salvaged, Error> {
-    let made_in = made_in(into)?;
-    for folder in [into, &made_in] {
+    let (made_in, found_in) = (beside(into, ".salvage")?, beside(into, ".found")?);
+    for folder in [into, &made_in, &found_in] {
         if !is_empty(folder)? {
             return Err(Error::NotEmpty {
                 path: folder.to_owned(),
@@ -155,23 +157,16 @@ pub(super) fn salvage(
         let within = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged one");
         return Err(io("make a store in", into, within));
     }
-    let engine = match open(from, options.with_read_only(true), password) {
-        // Another engine, or an earlier version wrote it last.
-        Err(Error::Engine(EngineError::NotReadOnly { .. })) => open(from, options.with_read_only(false), password),
-        opened => opened,
-    }?;
-    let snapshot = engine.snapshot()?;
-    let done = {
-        // A log of what is brought would be of no use: replicas lack what was before it.
-        let options = options.with_read_only(false).with_oplog(false);
-        let store = Store::with_engine(&made_in, open(&made_in, options, password)?, options)?;
-        let done = salvage::salvage(snapshot, options.body_bytes_max, &store, progress);
-        if done.as_ref().is_ok_and(|found| !found.stopped) {
-            store.settle()?;
-            store.sync()?;
-        }
-        done
-    };
+    let damaged = open_damaged(from, &found_in, options, password, progress);
+    let done = damaged.and_then(|(engine, is_of_segments)| {
+        let snapshot = engine.snapshot()?;
+        salvage_into(snapshot, &made_in, options, password, progress).map(|found| Salvaged {
+            of_segments: is_of_segments,
+            ..found
+        })
+    });
+    // They were made just now, and nothing else is in them.
+    let _ = fs::remove_dir_all(&found_in);
     match done {
         Ok(found) if !found.stopped => {
             let renamed = fs::rename(&made_in, into).and_then(|()| File::open(parent)?.sync_all());
@@ -179,19 +174,76 @@ pub(super) fn salvage(
             Ok(found)
         }
         done => {
-            // It was made just now, and nothing else is in it.
             let _ = fs::remove_dir_all(&made_in);
             done
         }
     }
 }
 
-/// Returns the folder in which a salvage makes the new store, which is to be at `into`.
-fn made_in(into: &Path) -> Result<PathBuf, Error> {
+/// Opens a damaged store. If redb's file is lost, makes another one in the folder `found_in` of its segments, and
+/// returns so.
+fn open_damaged(
+    from: &Path,
+    found_in: &Path,
+    options: Options,
+    password: Option<Password<'_>>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(Box<dyn Engine>, bool), Error> {
+    let opened = match open(from, options.with_read_only(true), password) {
+        // Another engine, or an earlier version wrote it last.
+        Err(Error::Engine(EngineError::NotReadOnly { .. })) => open(from, options.with_read_only(false), password),
+        opened => opened,
+    };
+    let is_lost = match &opened {
+        Err(Error::Engine(error @ EngineError::Damaged { .. })) => !engine::is_of_log(error),
+        Err(Error::NotAStore { .. }) => !from.join(ENGINES[0]).exists() && from.join(REDB_LOGS[0]).is_dir(),
+        _ => false,
+    };
+    if !is_lost || !matches!(options.engine, EngineKind::Redb) {
+        return opened.map(|engine| (engine, false));
+    }
+    let keys = match (password, is_encrypted(from)?) {
+        (None, false) => None,
+        (None, true) => return Err(Error::Encrypted { path: from.to_owned() }),
+        (Some((password, _)), true) => Some(unlock(from, password)?),
+        (Some(_), false) => return Err(Error::NotEncrypted { path: from.to_owned() }),
+    };
+    fs::create_dir_all(found_in).map_err(|source| io("make", found_in, source))?;
+    let (lost, new) = (from.join(ENGINES[0]), found_in.join(ENGINES[0]));
+    let engine = Redb::from_segments(&lost, &new, options.cache_bytes, progress)?;
+    let engine: Box<dyn Engine> = match keys {
+        Some(keys) => Box::new(Sealed::new(engine, keys, from)),
+        None => Box::new(engine),
+    };
+    salvage::restore_places(&*engine, progress)?;
+    Ok((engine, true))
+}
+
+/// Brings what can be read in a snapshot into a new store in the folder `made_in`, which is synced if it is whole.
+fn salvage_into(
+    snapshot: Box<dyn Snapshot>,
+    made_in: &Path,
+    options: Options,
+    password: Option<Password<'_>>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Salvaged, Error> {
+    // A log of what is brought would be of no use: replicas lack what was before it.
+    let options = options.with_read_only(false).with_oplog(false);
+    let store = Store::with_engine(made_in, open(made_in, options, password)?, options)?;
+    let found = salvage::salvage(snapshot, options.body_bytes_max, &store, progress)?;
+    if !found.stopped {
+        store.settle()?;
+        store.sync()?;
+    }
+    Ok(found)
+}
+
+/// Returns the folder beside `into` whose name has this ending.
+fn beside(into: &Path, ending: &str) -> Result<PathBuf, Error> {
     let none = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no name");
     let name = into.file_name().ok_or_else(|| io("make a store in", into, none()))?;
     let mut name = name.to_owned();
-    name.push(".salvage");
+    name.push(ending);
     Ok(into.with_file_name(name))
 }
 

@@ -161,10 +161,12 @@ impl Store {
     /// before, numbers of records are not. The new store is no replica, and has no log: with
     /// [`Options::oplog`] it begins one when it is opened, and replicas take everything anew.
     ///
+    /// If redb's file is lost, everything comes from its segments: see [`Salvaged::of_segments`].
+    ///
     /// # Errors
     /// As [`open`](Self::open) and [`open_encrypted`](Self::open_encrypted), with the password of the damaged store,
-    /// which is that of the new one, too. [`Error::NotEmpty`] if something is in `into`, or in the folder beside it of
-    /// the same name with `.salvage` behind it, in which the new store is made. [`Error::BodyTooLong`].
+    /// which is that of the new one, too. [`Error::NotEmpty`] if something is in `into`, or in a folder beside it of
+    /// the same name with `.salvage` or `.found` behind it, in which it is made. [`Error::BodyTooLong`].
     ///
     /// ```
     /// use ibid_record::{Options, Store, Versions};

@@ -260,6 +260,34 @@ fn a_number_that_no_record_has_makes_no_endless_search() {
 }
 
 #[test]
+fn without_the_file_of_the_engine_every_body_comes_from_the_segments() {
+    let folder = folder();
+    let before = fill(folder.path());
+    for is_gone in [true, false] {
+        let damaged = crate::common::folder();
+        copy(folder.path(), damaged.path());
+        let redb = damaged.path().join("redb");
+        match is_gone {
+            true => fs::remove_file(redb).unwrap(),
+            false => fs::write(redb, b"something else").unwrap(),
+        }
+        let (found, after) = salvage(damaged.path());
+        assert!(found.of_segments && !found.is_all());
+        let bodies: Vec<_> = after
+            .iter()
+            .map(|((_, key, version), (_, body))| (key, *version, body))
+            .collect();
+        for ((_, key, version), (_, body)) in before.iter().filter(|((_, key, _), _)| key != b"long") {
+            assert!(
+                bodies.contains(&(key, *version, body)),
+                "{}, {version}",
+                key.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
 fn damage_anywhere_in_the_files_is_survived() {
     let folder = folder();
     let before = fill(folder.path());

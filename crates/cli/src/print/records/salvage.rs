@@ -80,6 +80,7 @@ struct JsonSalvage {
     versions: u64,
     body_bytes: u64,
     undated: u64,
+    of_segments: bool,
     losses_total: u64,
     losses: Vec<JsonLoss>,
 }
@@ -90,6 +91,7 @@ pub(crate) fn records_salvage(out: &mut Out, into: &Path, found: &Salvaged) -> R
             versions: found.versions,
             body_bytes: found.body_bytes,
             undated: found.undated,
+            of_segments: found.of_segments,
             losses_total: found.losses_total,
             losses: found.losses.iter().map(JsonLoss::new).collect(),
         };
@@ -111,6 +113,12 @@ pub(crate) fn records_salvage(out: &mut Out, into: &Path, found: &Salvaged) -> R
         size(found.body_bytes),
         path_text(into)
     ))?;
+    if found.of_segments {
+        out.line(
+            "the file redb is lost, and with it perhaps short records, of less than 64 bytes with their keys; what was \
+             deleted or purged may be there again",
+        )?;
+    }
     if found.undated > 0 {
         out.line(format!(
             "the times of {} are lost",
@@ -118,7 +126,7 @@ pub(crate) fn records_salvage(out: &mut Out, into: &Path, found: &Salvaged) -> R
         ))?;
     }
     match found.losses_total {
-        0 if found.undated > 0 => out.line("nothing else is lost"),
+        0 if !found.is_all() => out.line("nothing else is lost"),
         0 => out.line("nothing is lost"),
         losses => out.line(format!("LOST {}", counted(losses, "thing", "things"))),
     }

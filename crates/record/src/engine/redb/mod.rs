@@ -2,6 +2,7 @@
 
 mod commit_log;
 mod effort;
+mod from_segments;
 mod header;
 mod journal;
 mod open;
@@ -540,6 +541,11 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
+}
+
+/// Whether it is the log of commits that is damaged, and not redb's file.
+pub(crate) fn is_of_log(error: &EngineError) -> bool {
+    matches!(error, EngineError::Damaged { found, .. } if found.contains(commit_log::GIVE_UP))
 }
 
 /// Turns a panic into an error. redb trusts the pages that it reads, and a changed byte can make it
