@@ -503,17 +503,18 @@ impl Engine for Redb {
     }
 
     fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        self.reclaim_segments(thorough, pause)
+        unless_it_panics(&self.path, || self.reclaim_segments(thorough, pause))
             .map_err(|error| self.write_failed(error))
     }
 
     fn compact(&self) -> Result<(), EngineError> {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
-        self.compact_redb().map(drop).map_err(|error| self.write_failed(error))
+        let done = unless_it_panics(&self.path, || self.compact_redb());
+        done.map(drop).map_err(|error| self.write_failed(error))
     }
 
     fn wipe(&self) -> Result<bool, EngineError> {
-        self.overwrite_free_pages().map_err(|error| self.write_failed(error))
+        unless_it_panics(&self.path, || self.overwrite_free_pages()).map_err(|error| self.write_failed(error))
     }
 }
 
