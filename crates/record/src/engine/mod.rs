@@ -83,6 +83,11 @@ impl Table {
         }
     }
 
+    /// Returns the table of this number.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Table::ALL.into_iter().find(|table| table.number() == number)
+    }
+
     /// Returns the name of the table in the engine, which is part of the format.
     pub fn name(self) -> &'static str {
         match self {

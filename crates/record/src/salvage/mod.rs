@@ -5,34 +5,29 @@
 //! be read, each record is brought by itself. At the end comes what no record has led to. A version that can't be read
 //! becomes one that was purged, so that all others keep their numbers.
 
+mod namespaces;
 mod report;
 mod source;
 mod target;
 
 use std::borrow::Cow;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    DRAFT_PREFIX, IndexEntry, IndexValues, KeyEntry, LatestEntry, PIECE_ID_BYTES, PIECES_NAMESPACE, PIECES_SECRET_KEY,
-    PLACES_PER_GROUP, PieceList, Places, Record, RetentionEntry, VersionGroup, index_prefix, key_of, split_key,
+    IndexValues, KeyEntry, PLACES_PER_GROUP, PieceList, Places, Record, RetentionEntry, VersionGroup, key_of, split_key,
 };
 
 pub use self::report::{Loss, Salvaged};
 use self::source::Source;
 pub(crate) use self::source::restore_places;
 use self::target::{Content, Space, Target};
-use crate::engine::{EngineError, Read, Snapshot, Table};
+use crate::engine::{EngineError, Snapshot, Table};
 use crate::error::{Damage, Error};
-use crate::latest::Latest;
-use crate::read::indexes::StoredIndex;
-use crate::read::namespaces::StoredNamespace;
 use crate::read::records::Records;
 use crate::read::{lookup, pieces, places};
 use crate::retention::Retention;
 use crate::store::{BodyWriter, NewBody, Store};
-use crate::versions::Versions;
 
 /// Memory for decompressed frames, bytes.
 const FRAME_BYTES: usize = 16 << 20;
@@ -41,13 +36,11 @@ const RECORDS_AT_ONCE: usize = 1024;
 /// Most groups of numbers that are tried where it can't be told which there are: a minute's work, for four thousand
 /// million records.
 const GROUPS_TRIED_MAX: u64 = 1 << 24;
-/// Most namespaces whose names are lost of which it is found out whether they are of pieces.
-const NAMESPACES_MAX: usize = 1000;
 /// Most records that can't be read of which it is noted whether a key leads to them.
 const UNREADABLE_MAX: usize = 1 << 16;
 
 /// Brings everything that can be read in a snapshot into a store, which is empty. Calls `progress` with the number of
-/// bytes read since its last call; it may stop the work.
+/// bytes read since its last call; it may stop the work, by breaking from then on.
 pub(crate) fn salvage(
     snapshot: Box<dyn Snapshot>,
     body_bytes_max: usize,
@@ -55,14 +48,7 @@ pub(crate) fn salvage(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Salvaged, Error> {
     let mut from = Source::new(snapshot);
-    let mut stopped = false;
-    from.find_places(&mut |bytes| {
-        stopped = progress(bytes).is_break();
-        match stopped {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })?;
+    from.find_places(progress)?;
     let mut salvage = Salvage {
         from: &from,
         records: Records::new(FRAME_BYTES, body_bytes_max),
@@ -75,7 +61,7 @@ pub(crate) fn salvage(
         found: Salvaged::default(),
         progress,
     };
-    salvage.found.stopped = stopped;
+    salvage.advance(0);
     salvage.find_namespaces()?;
     salvage.bring_records()?;
     salvage.bring_rest()?;
@@ -120,140 +106,6 @@ struct Known<'e> {
 impl Salvage<'_> {
     fn advance(&mut self, bytes: u64) {
         self.found.stopped = self.found.stopped || (self.progress)(bytes).is_break();
-    }
-
-    /// Makes the namespaces and their indexes.
-    fn find_namespaces(&mut self) -> Result<(), Error> {
-        let (mut whole, mut damaged) = (Vec::new(), Vec::new());
-        let from = self.from;
-        let failure = from.each_key(Table::Namespaces, (Bound::Unbounded, Bound::Unbounded), &mut |name| {
-            match value(from, Table::Namespaces, name, |value| {
-                StoredNamespace::decode(name, value)
-            }) {
-                Ok(namespace) if std::str::from_utf8(name).is_ok() => whole.push(namespace),
-                Ok(_) => {}
-                Err(error) => damaged.push((String::from_utf8(name.to_vec()), error)),
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        if let Some(why) = failure {
-            self.lose_entries(Table::Namespaces, why);
-        }
-        whole.sort_unstable_by_key(|namespace| namespace.number);
-        // Numbers are given one after the other, and none is taken back.
-        let next = from.next_namespace();
-        let missing: Vec<u32> = (1..next.unwrap_or(1))
-            .filter(|number| whole.iter().all(|namespace| namespace.number != *number))
-            .take(NAMESPACES_MAX)
-            .collect();
-        let is_known = missing.len() == 1 && damaged.len() == 1;
-        for (name, error) in damaged {
-            let why = reason(error)?;
-            let Ok(name) = name else { continue };
-            if is_known {
-                whole.push(StoredNamespace {
-                    number: missing[0],
-                    name: name.clone(),
-                    versions: Versions::Kept,
-                    retention: RetentionEntry::default(),
-                    has_expiring: false,
-                    latest: LatestEntry::default(),
-                });
-            }
-            if name != PIECES_NAMESPACE {
-                let namespace = name;
-                self.found.lose(Loss::NamespaceSettings { namespace, why });
-            }
-        }
-        for namespace in whole {
-            self.make_namespace(&namespace)?;
-        }
-        if self.pieces.is_none() {
-            self.pieces = missing.into_iter().find(|number| self.is_of_pieces(*number));
-        }
-        Ok(())
-    }
-
-    /// Whether a namespace whose name is lost is that with the pieces of long bodies: it has the secret that they are
-    /// named by, and no key but those of pieces.
-    fn is_of_pieces(&self, number: u32) -> bool {
-        let (first, after) = (key_of(number, b""), key_of(number + 1, b""));
-        let range = (Bound::Included(&first[..]), Bound::Excluded(&after[..]));
-        let (mut is_secret, mut are_all) = (false, true);
-        let read = self.from.each_key(Table::Keys, range, &mut |stored_key| {
-            match (split_key(stored_key), is_secret) {
-                (Ok((_, PIECES_SECRET_KEY)), false) => is_secret = true,
-                (Ok((_, [1 | 2, id @ ..])), true) if id.len() == PIECE_ID_BYTES => {}
-                (Ok((_, [DRAFT_PREFIX, ..])), true) => {}
-                _ => are_all = false,
-            }
-            Ok(match are_all {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            })
-        });
-        read.is_ok() && is_secret && are_all
-    }
-
-    fn make_namespace(&mut self, stored: &StoredNamespace) -> Result<(), Error> {
-        let number = stored.number;
-        if stored.name == PIECES_NAMESPACE {
-            self.pieces = Some(number);
-            return Ok(());
-        }
-        let namespace = self.into.store().namespace(&stored.name, stored.versions)?;
-        if stored.latest != LatestEntry::default() {
-            namespace.set_latest_as(Latest::of(stored.latest))?;
-        }
-        if stored.retention != RetentionEntry::default() {
-            self.retention.push((number, stored.retention));
-        }
-        let (mut whole, mut lost) = (Vec::new(), Vec::new());
-        let (from, to) = (index_prefix(number, 0), index_prefix(number, 1));
-        let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        let from = self.from;
-        let failure = from.each_key(Table::Indexes, range, &mut |key| {
-            match value(from, Table::Indexes, key, |value| StoredIndex::decode(key, value)) {
-                Ok((_, index)) => whole.push(index),
-                Err(error) => lost.push((IndexEntry::split_key(key).map(|(_, name)| name.to_owned()), error)),
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        if let Some(why) = failure {
-            self.lose_entries(Table::Indexes, why);
-        }
-        for (index, error) in lost {
-            let (namespace, why) = (stored.name.clone(), reason(error)?);
-            let index = index.unwrap_or_default();
-            self.found.lose(Loss::Index { namespace, index, why });
-        }
-        whole.sort_unstable_by_key(|index| index.number);
-        let mut indexes = BTreeMap::new();
-        for index in whole {
-            indexes.insert(index.number, namespace.index(&index.name, index.unique)?);
-        }
-        self.spaces.insert(number, Space { namespace, indexes });
-        Ok(())
-    }
-
-    /// Returns a namespace; one of a new name if its own is lost.
-    fn space(&mut self, number: u32) -> Result<&Space, Error> {
-        if let Entry::Vacant(place) = self.spaces.entry(number) {
-            let store = self.into.store();
-            let mut now = format!("recovered-{number}");
-            while store.find_namespace(&now)?.is_some() {
-                now.push('-');
-            }
-            let namespace = store.namespace(&now, Versions::Kept)?;
-            self.found.lose(Loss::NamespaceName { now });
-            let indexes = BTreeMap::new();
-            place.insert(Space { namespace, indexes });
-        }
-        Ok(&self.spaces[&number])
-    }
-
-    fn name(&mut self, number: u32) -> Result<String, Error> {
-        Ok(self.space(number)?.namespace.name().to_owned())
     }
 
     fn lose_entries(&mut self, table: Table, why: String) {
@@ -371,15 +223,20 @@ impl Salvage<'_> {
         }
         match self.bring(wanted, Known::default())? {
             None => Ok(()),
-            Some(why) => self.lose_version(wanted, false, why),
+            Some(why) => self.lose_version((namespace, &key, version), false, why),
         }
     }
 
-    fn lose_version(&mut self, of: Wanted<'_>, is_latest: bool, why: String) -> Result<(), Error> {
+    fn lose_version(
+        &mut self,
+        (namespace, key, version): (u32, &[u8], u32),
+        is_latest: bool,
+        why: String,
+    ) -> Result<(), Error> {
         let loss = Loss::Version {
-            namespace: self.name(of.namespace)?,
-            key: of.key.to_vec(),
-            version: of.version,
+            namespace: self.name(namespace)?,
+            key: key.to_vec(),
+            version,
             is_latest,
             why,
         };
@@ -438,7 +295,7 @@ impl Salvage<'_> {
                     };
                     self.unreadable.remove(&number);
                     let brought = match found.deleted {
-                        true => self.add(wanted, known, (0, Content::Deletion)).map(|()| None),
+                        true => self.add(wanted, known, Content::Deletion).map(|()| None),
                         false => self.bring(wanted, known),
                     };
                     match brought? {
@@ -448,13 +305,7 @@ impl Salvage<'_> {
                 }
                 Err(error) => reason(error)?,
             };
-            let lost = Wanted {
-                number: 0,
-                namespace,
-                key,
-                version,
-            };
-            self.lose_version(lost, version == entry.versions, why)?;
+            self.lose_version((namespace, key, version), version == entry.versions, why)?;
         }
         Ok(())
     }
@@ -480,7 +331,7 @@ impl Salvage<'_> {
     }
 
     /// Reads a version. The error within is why it can't be read.
-    fn read(&mut self, wanted: Wanted<'_>) -> Result<Result<(usize, Content), String>, Error> {
+    fn read(&mut self, wanted: Wanted<'_>) -> Result<Result<Content, String>, Error> {
         let Wanted {
             number,
             namespace,
@@ -494,10 +345,11 @@ impl Salvage<'_> {
             return reason(error).map(Err);
         }
         let Some((body, in_pieces)) = stored else {
-            return Ok(Ok((0, Content::Deletion)));
+            return Ok(Ok(Content::Deletion));
         };
         if !in_pieces {
-            return Ok(Ok((body.len(), Content::Body(NewBody::from(body)))));
+            let length = body.len();
+            return Ok(Ok(Content::Body(NewBody::from(body), length)));
         }
         let list = match pieces::list_of(number, &body) {
             Ok(list) => list,
@@ -505,7 +357,7 @@ impl Salvage<'_> {
         };
         let mut writer = self.into.store().body_writer()?;
         Ok(match self.copy_pieces(&list, &mut writer)? {
-            None => Ok((0, Content::Body(writer.finish()?.into()))),
+            None => Ok(Content::Body(writer.finish()?.into(), 0)),
             Some(why) => Err(why),
         })
     }
@@ -532,7 +384,7 @@ impl Salvage<'_> {
     }
 
     /// Adds a version, after those before it that are gone.
-    fn add(&mut self, wanted: Wanted<'_>, known: Known<'_>, content: (usize, Content)) -> Result<(), Error> {
+    fn add(&mut self, wanted: Wanted<'_>, known: Known<'_>, content: Content) -> Result<(), Error> {
         let Wanted {
             namespace,
             key,
@@ -550,11 +402,13 @@ impl Salvage<'_> {
         if has_gap {
             self.add_gone(namespace, key, gap.clone(), known.of_latest.map(|(entry, _)| entry))?;
         }
-        let length = content.0;
-        let is_body = matches!(content.1, Content::Body(_));
+        let length = match content {
+            Content::Body(_, length) => Some(length as u64),
+            Content::Deletion | Content::Gone => None,
+        };
         let space = &self.spaces[&namespace];
         self.into.add(space, key, content, known.time.unwrap_or(0))?;
-        if let (Some((entry, values)), true) = (known.of_latest, is_body) {
+        if let (Some((entry, values)), Some(_)) = (known.of_latest, length) {
             let lost = self.into.describe(space, entry, values);
             if lost > 0 {
                 let (namespace, key) = (space.namespace.name().to_owned(), key.to_vec());
@@ -567,8 +421,8 @@ impl Salvage<'_> {
         }
         self.found.versions += 1;
         self.found.undated += u64::from(known.time.is_none());
-        self.found.body_bytes += length as u64;
-        self.advance(length as u64);
+        self.found.body_bytes += length.unwrap_or(0);
+        self.advance(length.unwrap_or(0));
         Ok(())
     }
 
@@ -582,7 +436,7 @@ impl Salvage<'_> {
     ) -> Result<(), Error> {
         for version in versions {
             let time = entry.and_then(|entry| self.time_of(entry, version)).unwrap_or(0);
-            self.into.add(&self.spaces[&namespace], key, (0, Content::Gone), time)?;
+            self.into.add(&self.spaces[&namespace], key, Content::Gone, time)?;
             self.into.commit_if_full()?;
         }
         Ok(())
@@ -613,9 +467,9 @@ impl Salvage<'_> {
 
     fn bring_key(&mut self, namespace: u32, key: &[u8]) -> Result<(), Error> {
         let stored_key = key_of(namespace, key);
-        let decoded = value(self.from, Table::Keys, &stored_key, |value| {
-            let decoded = KeyEntry::decode_with_values(&stored_key, value);
-            decoded.map_err(|error| Error::damaged(Table::Keys, &stored_key, error))
+        let decoded = lookup::key_entry_with_values(self.from, &stored_key).and_then(|found| {
+            let missing = || Error::damaged(Table::Keys, &stored_key, Damage::Missing);
+            found.ok_or_else(missing)
         });
         let (entry, values) = match decoded {
             Ok(decoded) => decoded,
@@ -649,7 +503,7 @@ impl Salvage<'_> {
         }
         self.add_gone(namespace, key, had + 1..entry.versions + 1, Some(&entry))?;
         let space = &self.spaces[&namespace];
-        self.into.add(space, key, (0, Content::Deletion), 0)?;
+        self.into.add(space, key, Content::Deletion, 0)?;
         self.into.purge(space, key, had + 1, entry.versions);
         Ok(())
     }
@@ -673,13 +527,6 @@ impl Salvage<'_> {
         }
         Ok(self.found)
     }
-}
-
-/// Reads a value.
-fn value<T>(from: &Source, table: Table, key: &[u8], decode: impl Fn(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
-    let mut decoded = None;
-    from.get(table, key, &mut |value| decoded = Some(decode(value)))?;
-    decoded.unwrap_or_else(|| Err(Error::damaged(table, key, Damage::Missing)))
 }
 
 /// Returns why something can't be read; the error itself if it is not because of damage.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
-    BlockFrameDecoder, NEXT_KEY, NUMBER_MAX, NextNumbers, PLACES_PER_GROUP, Place, Places, Record, frames_of_block,
-    key_of, records_of_frame,
+    BlockFrameDecoder, NUMBER_MAX, PLACES_PER_GROUP, Place, Places, Record, frames_of_block, key_of, records_of_frame,
 };
 
 use crate::engine::{Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Read, Snapshot, Table};
@@ -165,11 +164,7 @@ impl Source {
 
     /// Returns a number that no record is above.
     pub(super) fn last_number(&self) -> u64 {
-        let mut next = None;
-        let _ = self.get(Table::Meta, NEXT_KEY, &mut |value| {
-            next = NextNumbers::decode(value).ok()
-        });
-        if let Some(next) = next {
+        if let Ok(next) = lookup::next(self) {
             return next.record.saturating_sub(1);
         }
         let last_of = |table: Table, records: u64| {

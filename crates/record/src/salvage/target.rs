@@ -29,7 +29,8 @@ impl Space {
 
 /// A version as it is to be stored.
 pub(super) enum Content {
-    Body(NewBody<'static>),
+    /// With its length, as far as that is not in the store already.
+    Body(NewBody<'static>, usize),
     Deletion,
     /// Nothing is known of it but its number, or it was purged: it becomes one that was purged.
     Gone,
@@ -89,17 +90,12 @@ impl<'s> Target<'s> {
     /// Adds the next version of a key, with its time, milliseconds since 1970, or 0 if it is unknown; in a namespace
     /// that does not keep versions, in place of the one before. [`Content::Gone`] has to be
     /// [purged](Self::purge) once there is a version after it.
-    pub(super) fn add(
-        &mut self,
-        space: &Space,
-        key: &[u8],
-        (length, content): (usize, Content),
-        time: u64,
-    ) -> Result<(), Error> {
+    pub(super) fn add(&mut self, space: &Space, key: &[u8], content: Content, time: u64) -> Result<(), Error> {
         let before = self.state(space, key)?;
         let namespace = &space.namespace;
         let is_live = match content {
-            Content::Body(body) => {
+            Content::Body(body, length) => {
+                self.bytes += length;
                 self.batch.put(namespace, key, body);
                 true
             }
@@ -121,7 +117,7 @@ impl<'s> Target<'s> {
             true => before.versions + 1,
             false => is_live.into(),
         };
-        self.bytes += length + key.len();
+        self.bytes += key.len();
         self.pending
             .insert((namespace.number(), key.to_vec()), KeyState { versions, is_live });
         Ok(())

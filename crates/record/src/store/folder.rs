@@ -80,11 +80,8 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
         return Err(Error::NotAStore { path, found });
     }
     let keys = match password {
-        None if encrypted => return Err(Error::Encrypted { path: path.to_owned() }),
-        None => None,
-        Some((password, _)) if encrypted => Some(unlock(path, password)?),
-        Some((password, cost)) if new => Some(lock(path, password, cost)?),
-        Some(_) => return Err(Error::NotEncrypted { path: path.to_owned() }),
+        Some((password, cost)) if new && !encrypted => Some(lock(path, password, cost)?),
+        password => keys(path, password, encrypted)?,
     };
     let place = path.join(expected);
     let engine: Box<dyn Engine> = match options.engine {
@@ -109,10 +106,25 @@ pub(super) fn open(path: &Path, options: Options, password: Option<Password<'_>>
             synced.map_err(failed)?;
         }
     }
-    Ok(match keys {
-        Some(keys) => Box::new(Sealed::new(engine, keys, &place)),
+    Ok(sealed(engine, keys, &place))
+}
+
+/// Returns the keys of a store that is there, if it is encrypted.
+fn keys(path: &Path, password: Option<Password<'_>>, encrypted: bool) -> Result<Option<Keys>, Error> {
+    match (password, encrypted) {
+        (None, false) => Ok(None),
+        (None, true) => Err(Error::Encrypted { path: path.to_owned() }),
+        (Some((password, _)), true) => unlock(path, password).map(Some),
+        (Some(_), false) => Err(Error::NotEncrypted { path: path.to_owned() }),
+    }
+}
+
+/// Seals what is stored in an engine, if there are keys.
+fn sealed(engine: Box<dyn Engine>, keys: Option<Keys>, path: &Path) -> Box<dyn Engine> {
+    match keys {
+        Some(keys) => Box::new(Sealed::new(engine, keys, path)),
         None => engine,
-    })
+    }
 }
 
 /// Gives up what the log of commits of the store in a folder has lost.
@@ -157,6 +169,15 @@ pub(super) fn salvage(
         let within = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged one");
         return Err(io("make a store in", into, within));
     }
+    // What was stopped stays so, whatever is asked next.
+    let mut stopped = false;
+    let progress = &mut |bytes| {
+        stopped = stopped || progress(bytes).is_break();
+        match stopped {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
     let damaged = open_damaged(from, &found_in, options, password, progress);
     let done = damaged.and_then(|(engine, is_of_segments)| {
         let snapshot = engine.snapshot()?;
@@ -202,19 +223,11 @@ fn open_damaged(
     if !is_lost || !matches!(options.engine, EngineKind::Redb) {
         return opened.map(|engine| (engine, false));
     }
-    let keys = match (password, is_encrypted(from)?) {
-        (None, false) => None,
-        (None, true) => return Err(Error::Encrypted { path: from.to_owned() }),
-        (Some((password, _)), true) => Some(unlock(from, password)?),
-        (Some(_), false) => return Err(Error::NotEncrypted { path: from.to_owned() }),
-    };
+    let keys = keys(from, password, is_encrypted(from)?)?;
     fs::create_dir_all(found_in).map_err(|source| io("make", found_in, source))?;
     let (lost, new) = (from.join(ENGINES[0]), found_in.join(ENGINES[0]));
     let engine = Redb::from_segments(&lost, &new, options.cache_bytes, progress)?;
-    let engine: Box<dyn Engine> = match keys {
-        Some(keys) => Box::new(Sealed::new(engine, keys, from)),
-        None => Box::new(engine),
-    };
+    let engine = sealed(Box::new(engine), keys, from);
     salvage::restore_places(&*engine, progress)?;
     Ok((engine, true))
 }

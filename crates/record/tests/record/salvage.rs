@@ -377,6 +377,19 @@ fn nothing_is_made_where_something_is_nor_left_by_one_that_was_stopped() {
             "only the damaged one is there"
         );
     }
+    // It stays stopped, also if only one call says so, and in the work on segments.
+    fs::remove_file(damaged.join("redb")).unwrap();
+    for stop in [1, 4, 100] {
+        let mut calls = 0;
+        let stopped = Store::salvage(&damaged, &new, options(), None, &mut |_| {
+            calls += 1;
+            match calls == stop {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        assert!(stopped.unwrap().stopped && fs::read_dir(folder.path()).unwrap().count() == 1);
+    }
 }
 
 #[test]

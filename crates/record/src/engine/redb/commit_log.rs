@@ -315,8 +315,8 @@ impl CommitLog {
     /// Shows the changes of the commit at a place.
     fn show(&self, head: &CommitHead, changes: &[u8], at: u64, each: EachChange<'_>) -> Result<(), EngineError> {
         CommitChange::decode_all(changes, |change| {
-            let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
-            let table = table.ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
+            let table =
+                Table::of_number(change.table).ok_or_else(|| Problem::Found(format!("no table {}", change.table)))?;
             let within = change
                 .value
                 .map_or(0, |value| value.as_ptr().addr() - changes.as_ptr().addr());

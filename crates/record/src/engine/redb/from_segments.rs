@@ -151,13 +151,10 @@ impl Segment<'_> {
 /// Makes the changes of a commit. If some of it is damaged, removes nothing: it could be what was meant to stay.
 fn apply(engine: &Redb, changes: &[u8], is_whole: bool) -> Result<(), EngineError> {
     engine.write(Commit::Unsynced, &mut |transaction| {
-        let done = CommitChange::decode_all(changes, |change| {
-            let table = Table::ALL.into_iter().find(|table| table.number() == change.table);
-            match (table, change.value) {
-                (Some(table), Some(value)) => transaction.put(table, change.key, value).map_err(Problem::Engine),
-                (Some(table), None) if is_whole => transaction.delete(table, change.key).map_err(Problem::Engine),
-                _ => Ok(()),
-            }
+        let done = CommitChange::decode_all(changes, |change| match (Table::of_number(change.table), change.value) {
+            (Some(table), Some(value)) => transaction.put(table, change.key, value).map_err(Problem::Engine),
+            (Some(table), None) if is_whole => transaction.delete(table, change.key).map_err(Problem::Engine),
+            _ => Ok(()),
         });
         match done {
             Err(Problem::Engine(error)) if !matches!(error, EngineError::TooLarge { .. }) => Err(error),

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::own_tables;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Length of the header, bytes.
 pub(super) const HEADER_BYTES: usize = 320;
@@ -92,7 +92,7 @@ impl Header {
     /// Whether what it says of the last commit is as it was written.
     pub(super) fn is_whole(&self) -> bool {
         let (said, checksum) = self.last().split_at(CHECKSUM_AT);
-        own_tables::checksum_of(said).to_le_bytes() == checksum
+        xxh3_128(said).to_le_bytes() == checksum
     }
 
     /// Whether no process has the file open for writing, and the last one has closed it.

@@ -19,8 +19,8 @@ const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
 /// Bytes that are hashed at once.
 const AT_ONCE: usize = 64 << 10;
-/// Most bytes of the page that names the tables. There are seven.
-const NAMES_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a page that is read as a whole. What names the tables, of which there are seven, is shorter.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
 /// Most pages above one another.
 const DEPTH_MAX: usize = 32;
 /// Length of the checksum and the number of a page below.
@@ -91,7 +91,7 @@ struct Tree<'f> {
 }
 
 impl Tree<'_> {
-    /// Verifies a page and all below it. Shows each leaf that is short enough to `each`.
+    /// Verifies a page and all below it. Shows each leaf to `each`; nothing of one that is too long.
     fn verify(&self, root: TreeRoot, widths: Widths, depth: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
         let place = self.header.place(root.page);
         let wrong = || Fault::Page(place.start);
@@ -108,15 +108,20 @@ impl Tree<'_> {
             _ => None,
         };
         let end = end.filter(|end| *end as u64 <= page_bytes).ok_or_else(wrong)?;
-        if self.checksum(place.start, end)? != root.checksum {
+        let mut page = Vec::new();
+        let checksum = match end <= WHOLE_BYTES_MAX {
+            true => {
+                page.resize(end, 0);
+                self.file.read(place.start, &mut page)?;
+                xxh3_128(&page)
+            }
+            false => self.checksum(place.start, end)?,
+        };
+        if checksum != root.checksum {
             return Err(wrong());
         }
         if head[0] == LEAF {
-            if end <= NAMES_BYTES_MAX {
-                let mut page = vec![0; end];
-                self.file.read(place.start, &mut page)?;
-                each(&page);
-            }
+            each(&page);
             return Ok(());
         }
         let mut below = vec![0; (count + 1) * (CHECKSUM_BYTES + NUMBER_BYTES)];
@@ -226,9 +231,4 @@ fn definition(bytes: &[u8]) -> Option<(TreeRoot, Widths)> {
         value: width(47),
     };
     Some((root, widths))
-}
-
-/// Returns the checksum of a part of the header.
-pub(super) fn checksum_of(bytes: &[u8]) -> u128 {
-    xxh3_128(bytes)
 }
