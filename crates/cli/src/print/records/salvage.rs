@@ -126,7 +126,8 @@ pub(crate) fn records_salvage(out: &mut Out, into: &Path, found: &Salvaged) -> R
         ))?;
     }
     match found.losses_total {
-        0 if !found.is_all() => out.line("nothing else is lost"),
+        0 if found.of_segments => out.line("nothing else is known to be lost"),
+        0 if found.undated > 0 => out.line("nothing else is lost"),
         0 => out.line("nothing is lost"),
         losses => out.line(format!("LOST {}", counted(losses, "thing", "things"))),
     }
