@@ -500,7 +500,7 @@ fn a_program_that_is_made_to_abort_aborts() {
 #[test]
 fn with_less_memory_a_load_needs_fewer_addresses() {
     let home = Home::bare();
-    home.write("lines", json_lines(&growing_pages(20, 100)));
+    home.write("lines", json_lines(&growing_pages(20, 200)));
     let load = |kib: u32, memory: &str| {
         let _ = std::fs::remove_dir_all(home.path("store"));
         let mut load = home.ibid(["records", "load", "lines", "--body", "body", "--memory", memory]);
