@@ -66,6 +66,9 @@ impl StoredBody {
 /// Bytes of deltas that are kept in memory on the way to a whole record.
 const DELTAS_KEPT: usize = 8 << 20;
 
+/// A buffer for a body is kept for the next one if it has no more bytes, and so is a frame on the way to a body.
+const SCRATCH_BYTES: usize = 1 << 20;
+
 /// Returns the body of a record, if the record has the expected owner.
 pub(super) fn owned_body(record: Record<'_>, owner: Option<Owner<'_>>) -> Result<StoredBody, Damage> {
     check_owner(&record, owner).map(|()| StoredBody::of(record.body))
@@ -91,8 +94,8 @@ pub(crate) struct Records {
     /// Its cache also has records that are stored whole and were read from frames: often read ones stay in memory
     /// although most of their frames' other records are not read.
     frames: Frames,
-    /// Idle decoders: at most one for each thread that reads.
-    decoders: Mutex<Vec<DeltaDecoder>>,
+    /// What no thread decodes with: at most one for each that reads.
+    idle: Mutex<Vec<Scratch>>,
     /// Bytes of bodies and deltas that have left their blocks.
     moved_out: AtomicU64,
     /// Longest body that is read, bytes.
@@ -105,7 +108,7 @@ impl Records {
         Records {
             body_bytes_max,
             frames: Frames::new(cache_bytes, body_bytes_max),
-            decoders: Mutex::default(),
+            idle: Mutex::default(),
             moved_out: AtomicU64::new(0),
         }
     }
@@ -132,7 +135,7 @@ impl Records {
         number: u64,
         found: &mut dyn FnMut(Record<'_>),
     ) -> Result<bool, Error> {
-        self.visit_bytes(read, number, &mut |record, _| found(record))
+        self.visit_bytes(read, number, &mut Near::default(), &mut |record, _| found(record))
     }
 
     /// Like [`visit`](Self::visit), for a record in an entry of its own.
@@ -151,24 +154,26 @@ impl Records {
         decoded.map(|()| is_there).map_err(|damage| damaged(number, damage))
     }
 
-    /// Like [`visit`](Self::visit), with the bytes of a record that is in a frame.
+    /// Like [`visit`](Self::visit), with the bytes of a record that is in a frame. Notes the frame.
     fn visit_bytes(
         &self,
         read: &(impl Read + ?Sized),
         number: u64,
+        near: &mut Near,
         found: &mut dyn FnMut(Record<'_>, Option<&[u8]>),
     ) -> Result<bool, Error> {
         if self.visit_single(read, number, &mut |record| found(record, None))? {
             return Ok(true);
         }
-        self.visit_framed(read, number, found)
+        self.visit_framed(read, number, near, found)
     }
 
-    /// Like [`visit`](Self::visit), for a record that is in a frame.
+    /// Like [`visit`](Self::visit), for a record that is in a frame, which it notes.
     fn visit_framed(
         &self,
         read: &(impl Read + ?Sized),
         number: u64,
+        near: &mut Near,
         found: &mut dyn FnMut(Record<'_>, Option<&[u8]>),
     ) -> Result<bool, Error> {
         let Some(frame) = self.frames.of(read, number)? else {
@@ -177,6 +182,7 @@ impl Records {
         let bytes = frame.record(number).ok_or_else(|| damaged(number, Damage::Missing))?;
         let decoded = Record::decode_packed(number, bytes).map_err(|error| damaged(number, error))?;
         found(decoded, Some(bytes));
+        near.note(frame);
         Ok(true)
     }
 
@@ -329,6 +335,7 @@ impl Records {
         let mut seen = None;
         let mut in_pieces = false;
         let mut fits = Ok(());
+        let mut near = Near::default();
         let mut see = |record: Record<'_>, bytes: Option<&[u8]>| {
             fits = Error::check_body(record.body.stored().len(), self.body_bytes_max);
             if fits.is_err() {
@@ -355,7 +362,7 @@ impl Records {
                 see(record, None);
             }
             None => {
-                self.visit_bytes(read, number, &mut see)?;
+                self.visit_bytes(read, number, &mut near, &mut see)?;
             }
         }
         fits?;
@@ -364,8 +371,25 @@ impl Records {
             StoredBody::Deleted => Ok(false),
             StoredBody::Whole(_) => Ok(true),
             delta @ StoredBody::Delta { .. } => {
-                let fetch = |base, see: See<'_>| self.visit_base(read, base, generation, see);
-                let body = self.decode(number, delta, fetch)?;
+                let fetch = |base, see: See<'_>| match near.record(base) {
+                    Some(record) => {
+                        see(record?.body);
+                        Ok(true)
+                    }
+                    None => self.visit_base(read, base, generation, &mut near, see),
+                };
+                let decoded = self.decode(number, delta, fetch);
+                let body = match decoded {
+                    // It may have been outdated.
+                    Err(_) if near.is_used => {
+                        let delta = self.stored(read, number, owner)?;
+                        let delta = delta.ok_or_else(|| damaged(number, Damage::Missing))?;
+                        let fetch =
+                            |base, see: See<'_>| self.visit_base(read, base, generation, &mut Near::default(), see);
+                        self.decode(number, delta, fetch)?
+                    }
+                    decoded => decoded?,
+                };
                 body.into_iter().for_each(|body| found(Cow::Owned(body), in_pieces));
                 Ok(true)
             }
@@ -378,6 +402,7 @@ impl Records {
         read: &(impl Read + ?Sized),
         number: u64,
         generation: Option<Generation>,
+        near: &mut Near,
         see: See<'_>,
     ) -> Result<bool, Error> {
         if let Some(bytes) = generation.and_then(|generation| self.cached_whole(generation, number)) {
@@ -393,7 +418,7 @@ impl Records {
         };
         // Most bases are older than the last few minutes, and in a block. Those that are not can be read although where
         // others of their group are is damaged.
-        match self.visit_framed(read, number, &mut found) {
+        match self.visit_framed(read, number, near, &mut found) {
             Ok(true) => Ok(true),
             not_framed => Ok(self.visit_single(read, number, &mut |record| found(record, None))? || not_framed?),
         }
@@ -414,23 +439,30 @@ impl Records {
             StoredBody::Whole(body) => return Ok(Some(body)),
             StoredBody::Delta { base, check, delta } => (base, check, delta),
         };
-        let (mut decoder, max) = (self.take_decoder(), self.body_bytes_max);
+        let max = self.body_bytes_max;
+        let Scratch {
+            mut decoder,
+            mut body,
+            mut made,
+        } = self.take_scratch();
+        let mut result = Vec::new();
         // The deltas on the way to a whole record; those that take too much memory are read again. A base has a larger
         // number than its deltas, so the way ends.
         let mut kept = delta.len();
         let mut way = vec![(number, Some(delta))];
-        // What a delta makes. It changes places with the body, so that a long way allocates no more than a short one.
-        let mut made = Vec::new();
-        let mut body = loop {
+        loop {
             let mut seen = None;
+            let made = if way.len() == 1 { &mut result } else { &mut body };
             let mut see = |record: record::Body<'_>| {
                 seen = Some(match (record, way.last()) {
                     (record::Body::Whole(base), Some((number, Some(delta)))) => {
-                        decode_one(&mut decoder, base, (*number, delta), max, &mut made).map(|()| Seen::Made)
+                        decode_one(&mut decoder, base, (*number, delta), max, made).map(|()| Seen::Made)
                     }
-                    (record::Body::Whole(base), _) => {
-                        Error::check_body(base.len(), max).map(|()| Seen::Base(base.to_vec()))
-                    }
+                    (record::Body::Whole(base), _) => Error::check_body(base.len(), max).map(|()| {
+                        empty(made, base.len());
+                        made.extend_from_slice(base);
+                        Seen::Base
+                    }),
                     (record::Body::Delta { base, delta, .. }, _) => {
                         let keeps = kept + delta.len() <= DELTAS_KEPT;
                         kept += if keeps { delta.len() } else { 0 };
@@ -443,44 +475,102 @@ impl Records {
             match seen.ok_or_else(|| damaged(next, Damage::Missing))?? {
                 Seen::Made => {
                     way.pop();
-                    break std::mem::take(&mut made);
+                    break;
                 }
-                Seen::Base(body) => break body,
+                Seen::Base => break,
                 Seen::Delta(base, delta) => {
                     way.push((next, delta));
                     next = base;
                 }
             }
-        };
+        }
         while let Some((number, delta)) = way.pop() {
+            let is_last = way.is_empty();
+            if is_last {
+                shrink(&mut made);
+            }
+            let into = if is_last { &mut result } else { &mut made };
             let mut decoded = None;
             match delta {
-                Some(delta) => decoded = Some(decode_one(&mut decoder, &body, (number, &delta), max, &mut made)),
+                Some(delta) => decoded = Some(decode_one(&mut decoder, &body, (number, &delta), max, into)),
                 None => {
                     let mut see = |record: record::Body<'_>| {
                         if let record::Body::Delta { delta, .. } = record {
-                            decoded = Some(decode_one(&mut decoder, &body, (number, delta), max, &mut made));
+                            decoded = Some(decode_one(&mut decoder, &body, (number, delta), max, into));
                         }
                     };
                     fetch(number, &mut see)?;
                 }
             }
             decoded.ok_or_else(|| damaged(number, Damage::Missing))??;
-            std::mem::swap(&mut body, &mut made);
+            if !is_last {
+                std::mem::swap(&mut body, &mut made);
+            }
         }
-        self.decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(decoder);
-        if !expected.is_of(&body) {
+        self.give_back(Scratch { decoder, body, made });
+        if !expected.is_of(&result) {
             return Err(damaged(number, Damage::OtherBody));
         }
-        Ok(Some(body))
+        Ok(Some(result))
     }
 
-    fn take_decoder(&self) -> DeltaDecoder {
-        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
-        decoders.pop().unwrap_or_default()
+    fn take_scratch(&self) -> Scratch {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut scratch: Scratch) {
+        shrink(&mut scratch.body);
+        shrink(&mut scratch.made);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
+}
+
+/// What a thread decodes with: a long chain needs no more memory than a short one, and none that is new.
+#[derive(Debug, Default)]
+struct Scratch {
+    decoder: DeltaDecoder,
+    /// What was made last.
+    body: Vec<u8>,
+    /// What is made of it. They change places.
+    made: Vec<u8>,
+}
+
+/// Empties a buffer that is to have so many bytes. To make a short one longer would copy what it had.
+fn empty(buffer: &mut Vec<u8>, bytes: usize) {
+    buffer.clear();
+    if buffer.capacity() < bytes {
+        *buffer = Vec::new();
+    }
+}
+
+/// Frees a buffer that is too long to be kept.
+fn shrink(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > SCRATCH_BYTES {
+        *buffer = Vec::new();
+    }
+}
+
+/// The frame that the last record of a chain was found in. The next ones are mostly in it, too.
+///
+/// What is found so may be outdated: a copy that its block keeps beside the record's place, a delta of a base that is
+/// gone. It is never of another body.
+#[derive(Debug, Default)]
+struct Near {
+    frame: Option<Arc<Frame>>,
+    is_used: bool,
+}
+
+impl Near {
+    /// Notes a frame. One of a long body would take memory that is needed to decode.
+    fn note(&mut self, frame: Arc<Frame>) {
+        self.frame = (frame.memory() <= SCRATCH_BYTES).then_some(frame);
+    }
+
+    fn record(&mut self, number: u64) -> Option<Result<Record<'_>, Error>> {
+        let bytes = self.frame.as_ref()?.record(number)?;
+        self.is_used = true;
+        Some(Record::decode_packed(number, bytes).map_err(|error| damaged(number, error)))
     }
 }
 
@@ -492,7 +582,7 @@ enum Seen {
     /// The whole record, and what the last delta makes of it was decoded.
     Made,
     /// The whole record, for a delta that was not kept.
-    Base(Vec<u8>),
+    Base,
     /// A delta and its base.
     Delta(u64, Option<Vec<u8>>),
 }
@@ -510,7 +600,7 @@ fn decode_one(
     if length <= BODY_BYTES_MAX {
         Error::check_body(length.max(base.len()), max)?;
     }
-    made.clear();
+    empty(made, length);
     let decoded = decoder.decode(base, delta, BODY_BYTES_MAX, made);
     decoded.map_err(|error| damaged(number, error))
 }

@@ -251,3 +251,45 @@ fn a_reader_never_takes_a_block_for_one_that_was_removed() {
     assert!(reader.refresh().unwrap());
     assert!(is_read(8));
 }
+
+/// While a compaction moves records, a frame has records that were stored anew without what was purged, as deltas of
+/// what is gone.
+#[test]
+fn what_a_frame_keeps_beside_its_records_gives_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), options(false)).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    const VERSIONS: u32 = 60;
+    let body = |version: u32| -> Vec<u8> {
+        // Each version has 5 KB that no other has, so a frame has a few of them.
+        let noise = |seed: u32| {
+            let mut state = seed.wrapping_mul(0x9E37_79B9) | 1;
+            std::iter::repeat_with(move || {
+                state ^= state << 13;
+                state ^= state >> 17;
+                state ^= state << 5;
+                state as u8
+            })
+        };
+        noise(0).take(20_000).chain(noise(version).take(5_000)).collect()
+    };
+    for version in 1..=VERSIONS {
+        pages.put(b"ibid", &body(version)).unwrap();
+    }
+    compact(&store);
+    let purged = |version: u32| version.is_multiple_of(3) && version < VERSIONS;
+    for version in (1..=VERSIONS).filter(|&version| purged(version)) {
+        pages.purge_versions(b"ibid", version..=version).unwrap();
+    }
+    let mut looked = 0;
+    let mut look = |_| {
+        for version in (1..=VERSIONS).filter(|&version| !purged(version)) {
+            let read = pages.get_version(b"ibid", version).unwrap();
+            assert!(read == Some(body(version)), "version {version}");
+        }
+        looked += 1;
+        ControlFlow::Continue(())
+    };
+    store.compact(&mut look).unwrap();
+    assert!(looked > 0);
+}
