@@ -96,11 +96,15 @@ struct Wanted<'k> {
     version: u32,
 }
 
-/// What is known of a version: when it was stored, unless that is lost, and all that a key's entry says of its latest.
+/// What is known of a version.
 #[derive(Clone, Copy, Default)]
 struct Known<'e> {
+    /// When it was stored, unless that is lost.
     time: Option<u64>,
-    of_latest: Option<(&'e KeyEntry, &'e IndexValues)>,
+    /// The entry of its key, unless that is lost.
+    entry: Option<&'e KeyEntry>,
+    /// The index values of the key, with its latest version alone.
+    values: Option<&'e IndexValues>,
 }
 
 impl Salvage<'_> {
@@ -254,7 +258,8 @@ impl Salvage<'_> {
         self.bring_until(namespace, key, (entry, values), entry.versions - 1)?;
         let known = Known {
             time: Some(entry.time),
-            of_latest: Some((entry, values)),
+            entry: Some(entry),
+            values: Some(values),
         };
         self.add(
             Wanted {
@@ -284,7 +289,8 @@ impl Salvage<'_> {
                     let is_latest = version == entry.versions;
                     let known = Known {
                         time: self.time_of(entry, version),
-                        of_latest: is_latest.then_some((entry, values)),
+                        entry: Some(entry),
+                        values: is_latest.then_some(values),
                     };
                     let number = found.number;
                     let wanted = Wanted {
@@ -400,7 +406,7 @@ impl Salvage<'_> {
         let gap = had + 1..version;
         let has_gap = keeps_versions && !gap.is_empty();
         if has_gap {
-            self.add_gone(namespace, key, gap.clone(), known.of_latest.map(|(entry, _)| entry))?;
+            self.add_gone(namespace, key, gap.clone(), known.entry)?;
         }
         let length = match content {
             Content::Body(_, length) => Some(length as u64),
@@ -408,7 +414,7 @@ impl Salvage<'_> {
         };
         let space = &self.spaces[&namespace];
         self.into.add(space, key, content, known.time.unwrap_or(0))?;
-        if let (Some((entry, values)), Some(_)) = (known.of_latest, length) {
+        if let (Some(entry), Some(values), Some(_)) = (known.entry, known.values, length) {
             let lost = self.into.describe(space, entry, values);
             if lost > 0 {
                 let (namespace, key) = (space.namespace.name().to_owned(), key.to_vec());

@@ -138,6 +138,34 @@ fn of_a_sound_store_everything_is_brought() {
     assert_eq!(found.versions as usize, before.len());
 }
 
+/// Versions that were purged have their times still: before the first there is none, and else it is said which is gone.
+#[test]
+fn every_moment_is_as_it_was() {
+    let folder = folder();
+    let (path, new) = (folder.path().join("store"), folder.path().join("new"));
+    let store = Store::open(&path, options()).unwrap();
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for version in 1..=9 {
+        let mut batch = Batch::new();
+        batch
+            .put(&pages, b"a", &noise(100, version))
+            .at(at(10 * u64::from(version)));
+        store.commit(batch).unwrap();
+    }
+    for purged in [1..=2, 4..=4, 6..=7] {
+        pages.purge_versions(b"a", purged).unwrap();
+    }
+    let moments = |store: &Store| -> Vec<String> {
+        let pages = store.find_namespace("pages").unwrap().unwrap();
+        let moment = |time| format!("{:?}", pages.get_as_of(b"a", at(time)));
+        (1..100).map(moment).collect()
+    };
+    let before = moments(&store);
+    drop((pages, store));
+    Store::salvage(&path, &new, options(), None, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(moments(&Store::open(&new, options()).unwrap()), before);
+}
+
 #[test]
 fn a_damaged_entry_costs_nothing_but_what_only_it_has() {
     let folder = folder();
