@@ -375,8 +375,8 @@ pub enum Error {
     /// The store was opened [read only](crate::Options::read_only). Nothing was changed. Open it without.
     #[error("the store was opened read only")]
     ReadOnly,
-    /// An earlier write failed, and another caller got that error. The writer has ended. Open the
-    /// store again.
+    /// The writer has ended, and why is not known. Where a write failed, every later one has its error instead. Open
+    /// the store again.
     #[error("an earlier write to the store failed")]
     WriterEnded,
     /// The engine failed.

@@ -356,7 +356,7 @@ impl Store {
     }
 
     fn encode_waiting(&self, leaves_some: bool) -> Result<(), Error> {
-        self.shared.writer()?;
+        let writer = self.shared.writer()?;
         let Some(feed) = &self.shared.feed else {
             return Ok(());
         };
@@ -366,7 +366,7 @@ impl Store {
         }
         let (told, answer) = sync_channel(1);
         feed.finish(Finish { told, leaves_some });
-        answer.recv().map_err(|_| Error::WriterEnded)?
+        answer.recv().map_err(|_| writer.failure())?
     }
 
     /// Returns what the encoder has done since the store was opened.

@@ -23,7 +23,7 @@ use crate::replicate::answering::Answering;
 use crate::retention::Sweeper;
 use crate::write::execute::State;
 use crate::write::feed::Feed;
-use crate::write::handle::WriterHandle;
+use crate::write::handle::{WriterFailure, WriterHandle};
 use crate::write::oplog;
 use crate::write::request::{Changes, Command, Durability, Outcome};
 use crate::write::writer::{PendingSync, Writer};
@@ -108,6 +108,7 @@ impl Shared {
             return Ok(shared);
         }
         let (requests, queue) = sync_channel(QUEUE);
+        let failure = WriterFailure::default();
         let writer = Writer {
             engine: shared.engine.clone(),
             records: shared.records.clone(),
@@ -120,9 +121,10 @@ impl Shared {
             log_entries_max: options.log_entries_max,
             sync: PendingSync::default(),
             activity: shared.activity.clone(),
+            failure: failure.clone(),
         };
         shared.writer_thread = Some(spawn(path, "ibid-record", move || writer.run())?);
-        shared.writer = Some(WriterHandle::new(requests, shared.feed.clone()));
+        shared.writer = Some(WriterHandle::new(requests, shared.feed.clone(), failure));
         if shared.feed.is_none() {
             shared.activity.has_no_encoder();
         }

@@ -13,6 +13,7 @@ use ibid_format::record::{FORMAT, FORMAT_KEY, NEXT_KEY};
 use super::apply::Failure;
 use super::execute::{State, execute};
 use super::feed::{Feed, NewRecord};
+use super::handle::WriterFailure;
 use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Setting, Written};
 use super::{oplog, truncate};
 use crate::compact::Activity;
@@ -42,6 +43,7 @@ pub(crate) struct Writer {
     pub(crate) log_entries_max: Option<u64>,
     pub(crate) sync: PendingSync,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) failure: WriterFailure,
 }
 
 /// The commits that are not synced yet.
@@ -68,11 +70,11 @@ impl Writer {
     /// Works until all handles are dropped or a commit fails.
     ///
     /// After a failure the state of the engine is uncertain. The requests that still wait are
-    /// dropped, which tells their callers.
+    /// dropped, and their callers told which it was.
     pub(crate) fn run(mut self) {
         loop {
-            if self.truncate_log().is_err() {
-                return;
+            if let Err(error) = self.truncate_log() {
+                return self.failure.note(error);
             }
             let request = match self.sync.due {
                 None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -91,8 +93,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => self.sync(),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if done.is_err() {
-                return;
+            if let Err(error) = done {
+                return self.failure.note(error);
             }
         }
         if self.sync.is_needed {

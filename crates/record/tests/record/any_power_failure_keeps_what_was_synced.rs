@@ -15,10 +15,10 @@ use crate::common::disk::Disk;
 use crate::common::{Kind, Model, Op, Refusal, Values, assert_counted, assert_same, batch, noise, open_spaces};
 
 /// Pseudo-random numbers from a seed.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -28,10 +28,10 @@ impl Random {
 }
 
 /// The number of batches in a state of the store.
-const COUNT: &[u8] = b"count";
+pub(crate) const COUNT: &[u8] = b"count";
 const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"dd", b"dde"];
 
-fn options(random: &mut Random) -> Options {
+pub(crate) fn options(random: &mut Random) -> Options {
     let retrieval = match random.below(3) {
         0 => Retrieval::Chain,
         1 => Retrieval::Hop { distance: 2 },
@@ -58,7 +58,7 @@ fn options(random: &mut Random) -> Options {
         )
 }
 
-fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
+pub(crate) fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
     let mut ops = vec![Op {
         space: 1,
         key: COUNT.to_vec(),

@@ -2,6 +2,7 @@
 
 mod a_batch_is_done_if_its_conditions_hold;
 mod a_damaged_replica;
+mod a_full_disk_costs_what_it_refused;
 mod a_reader_sees_what_was_synced;
 mod a_store_stays_small;
 mod an_encrypted_store_needs_its_password;

@@ -148,7 +148,7 @@ fn every_moment_is_as_it_was() {
     for version in 1..=9 {
         let mut batch = Batch::new();
         batch
-            .put(&pages, b"a", &noise(100, version))
+            .put(&pages, b"a", noise(100, version))
             .at(at(10 * u64::from(version)));
         store.commit(batch).unwrap();
     }

@@ -387,7 +387,15 @@ impl Redb {
     fn write_failed(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Io { .. } => self.first_failure.get_or_init(|| error).clone(),
-            EngineError::Stopped { .. } => self.first_failure.get().cloned().unwrap_or(error),
+            EngineError::Stopped { operation, .. } => {
+                let first = self.first_failure.get().cloned();
+                // Nothing may have been told of it: redb also writes where it only ends a transaction.
+                let of_file = || {
+                    let source = self.order.first_error()?;
+                    Some(EngineError::io(operation, &self.path, source))
+                };
+                first.or_else(of_file).unwrap_or(error)
+            }
             error => error,
         }
     }

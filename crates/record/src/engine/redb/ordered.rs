@@ -10,7 +10,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -86,9 +86,19 @@ struct Shared {
     changed: Condvar,
     /// Whether there are steps.
     is_waiting: AtomicBool,
+    /// What failed first with the file. redb refuses all that comes after it without saying why.
+    first_error: OnceLock<(io::ErrorKind, String)>,
 }
 
 impl Shared {
+    /// Notes an error of the file.
+    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &done {
+            let _ = self.first_error.set((error.kind(), error.to_string()));
+        }
+        done
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that may panic is done while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,7 +149,7 @@ impl Shared {
                     Some(FileStep::Sync) => self.file.sync_data(),
                     None => Ok(()),
                 };
-                self.step_is_done(done, &mut to_tell);
+                self.step_is_done(self.noted(done), &mut to_tell);
                 continue;
             }
             if state.has_ended {
@@ -199,6 +209,7 @@ impl Ordered {
                 state: Mutex::default(),
                 changed: Condvar::new(),
                 is_waiting: AtomicBool::new(false),
+                first_error: OnceLock::new(),
             }),
             thread: Arc::default(),
         })
@@ -223,6 +234,12 @@ impl Order {
     /// Why it is not.
     pub(super) fn wait(&self) -> io::Result<()> {
         self.shared.wait()
+    }
+
+    /// Returns what failed first with the file.
+    pub(super) fn first_error(&self) -> Option<io::Error> {
+        let (kind, text) = self.shared.first_error.get()?;
+        Some(io::Error::new(*kind, text.clone()))
     }
 
     /// Whether there is a thread that syncs, which the operating system may refuse.
@@ -272,7 +289,7 @@ impl StorageBackend for Ordered {
             }));
         }
         // After that: what was not waiting any more is in the file.
-        shared.file.read(offset, out)?;
+        shared.noted(shared.file.read(offset, out))?;
         for (at, bytes) in waiting {
             let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
             out[(from - offset) as usize..(to - offset) as usize]
@@ -287,13 +304,13 @@ impl StorageBackend for Ordered {
         if length < shared.file.len()? {
             shared.wait()?;
         }
-        shared.file.set_len(length)
+        shared.noted(shared.file.set_len(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let shared = &self.0.shared;
         if !self.0.has_thread() {
-            return shared.file.sync_data();
+            return shared.noted(shared.file.sync_data());
         }
         let mut state = shared.state();
         state.check()?;
@@ -307,7 +324,7 @@ impl StorageBackend for Ordered {
         state.check()?;
         if state.steps.is_empty() {
             drop(state);
-            return shared.file.write(offset, data);
+            return shared.noted(shared.file.write(offset, data));
         }
         let full = |state: &mut State| state.bytes >= WAITING_BYTES_MAX && state.failure.is_none();
         state = shared

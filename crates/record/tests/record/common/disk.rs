@@ -3,15 +3,45 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use ibid_record::engine::{Redb, SegmentFiles, StorageBackend};
+use ibid_record::engine::{EngineError, Redb, SegmentFiles, StorageBackend};
 
 /// The file of an engine, and the segments of its log, on a disk that loses unsynced writes, or a part of them, at a
-/// power failure.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<Files>>);
+/// power failure. It is full after a number of bytes, if one is [set](Self::set_room).
+#[derive(Debug, Clone)]
+pub(crate) struct Disk(Arc<Mutex<Files>>, Arc<Room>);
+
+/// How many bytes can still be written.
+#[derive(Debug)]
+struct Room(AtomicU64);
+
+impl Room {
+    fn new() -> Arc<Self> {
+        Arc::new(Room(AtomicU64::new(u64::MAX)))
+    }
+
+    /// Takes room for so many bytes; returns for how many there is some.
+    fn take(&self, bytes: usize) -> usize {
+        let less = |room: u64| {
+            Some(if room == u64::MAX {
+                room
+            } else {
+                room.saturating_sub(bytes as u64)
+            })
+        };
+        let before = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).unwrap();
+        bytes.min(usize::try_from(before).unwrap_or(usize::MAX))
+    }
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Disk(Arc::default(), Room::new())
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 struct Files {
@@ -89,7 +119,17 @@ impl Disk {
             .map(|content| Arc::new(File(Mutex::new(change(content)))));
         let engine = copies.next().unwrap();
         let segments = files.segments.keys().copied().zip(copies).collect();
-        Disk(Arc::new(Mutex::new(Files { engine, segments })))
+        Disk(Arc::new(Mutex::new(Files { engine, segments })), Room::new())
+    }
+
+    /// Says how many bytes can be written until it is full; [`u64::MAX`] for as many as one likes.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.1.0.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Returns how many bytes can be written until it is full.
+    pub(crate) fn room(&self) -> u64 {
+        self.1.0.load(Ordering::SeqCst)
     }
 
     /// Returns the disk as it is after the process was killed: the operating system still writes all.
@@ -117,8 +157,17 @@ impl Disk {
 
     /// Opens an engine, of whose file a sync takes so long.
     pub(crate) fn slow_engine(&self, cache_bytes: usize, sync: Duration) -> Redb {
-        let file = DiskFile(self.0.lock().unwrap().engine.clone(), sync);
-        Redb::open_on(file, self.clone(), Path::new("disk"), cache_bytes).unwrap()
+        self.try_engine(cache_bytes, sync).unwrap()
+    }
+
+    /// Like [`slow_engine`](Self::slow_engine), where opening may fail.
+    pub(crate) fn try_engine(&self, cache_bytes: usize, sync: Duration) -> Result<Redb, EngineError> {
+        let engine = self.0.lock().unwrap().engine.clone();
+        Redb::open_on(self.file(engine, sync), self.clone(), Path::new("disk"), cache_bytes)
+    }
+
+    fn file(&self, file: Arc<File>, sync: Duration) -> DiskFile {
+        DiskFile(file, sync, self.1.clone())
     }
 }
 
@@ -126,13 +175,13 @@ impl SegmentFiles for Disk {
     fn create(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
         let file: Arc<File> = Arc::default();
         self.0.lock().unwrap().segments.insert(number, file.clone());
-        Ok(Arc::new(DiskFile(file, Duration::ZERO)))
+        Ok(Arc::new(self.file(file, Duration::ZERO)))
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
         let file = self.0.lock().unwrap().segments.get(&number).cloned();
         let file = file.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(DiskFile(file, Duration::ZERO)))
+        Ok(Arc::new(self.file(file, Duration::ZERO)))
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
@@ -145,9 +194,9 @@ impl SegmentFiles for Disk {
     }
 }
 
-/// A file of the disk, and how long a sync of it takes.
+/// A file of the disk, how long a sync of it takes, and the room on the disk.
 #[derive(Debug)]
-struct DiskFile(Arc<File>, Duration);
+struct DiskFile(Arc<File>, Duration, Arc<Room>);
 
 impl DiskFile {
     fn with<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
@@ -195,10 +244,14 @@ impl StorageBackend for DiskFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.with(|content| {
-            let at = offset as usize;
+            let (at, fits) = (offset as usize, self.2.take(data.len()));
+            let (data, is_full) = (&data[..fits], fits < data.len());
             let place = content.now.get_mut(at..at + data.len());
             place.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
             content.unsynced.push((offset, Some(data.to_vec())));
+            if is_full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             Ok(())
         })
     }
