@@ -3,7 +3,7 @@
 //! that was reported as synced is there then, later changes are there up to some batch, and the tables agree with each
 //! other.
 //!
-//! `IBID_RECORD_FULL_DISKS=10000` runs more histories.
+//! `IBID_RECORD_FULL=10000` runs more histories.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -151,7 +151,7 @@ fn history(seed: u64, room: Option<u64>, seen: &mut Seen) -> u64 {
 
 #[test]
 fn at_any_byte() {
-    let asked = std::env::var("IBID_RECORD_FULL_DISKS").ok();
+    let asked = std::env::var("IBID_RECORD_FULL").ok();
     let cases: u64 = asked.map_or(150, |cases| cases.parse().expect("a number of histories"));
     let mut seen = Seen::default();
     for seed in 0..cases {
