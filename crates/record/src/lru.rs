@@ -99,7 +99,36 @@ impl<K: Copy + Eq + Hash, V: Clone> LruCache<K, V> {
             entry.value = None;
             entry.older = std::mem::replace(&mut self.free, place);
             self.bytes -= entry.bytes;
+            if self.places.len() < self.entries.len() / 4 {
+                self.shrink();
+            }
         }
+    }
+
+    /// Gives back the memory of entries that are not used: of many short values, a few long ones may be left.
+    fn shrink(&mut self) {
+        let (mut entries, mut places) = (Vec::new(), HashMap::new());
+        let mut next = self.newest;
+        while let Some(entry) = self.entries.get_mut(next) {
+            let place = entries.len();
+            next = entry.older;
+            places.insert(entry.key, place);
+            entries.push(Entry {
+                key: entry.key,
+                value: entry.value.take(),
+                bytes: entry.bytes,
+                newer: place.checked_sub(1).unwrap_or(NONE),
+                older: place + 1,
+            });
+        }
+        if let Some(oldest) = entries.last_mut() {
+            oldest.older = NONE;
+        }
+        (self.newest, self.oldest) = match entries.len().checked_sub(1) {
+            Some(oldest) => (0, oldest),
+            None => (NONE, NONE),
+        };
+        (self.entries, self.places, self.free) = (entries, places, NONE);
     }
 
     /// Makes an entry that is not linked the newest.
@@ -155,6 +184,12 @@ mod tests {
         let mut cache = LruCache::new(100 * ENTRY_BYTES);
         (0..1000).for_each(|key| cache.insert(key, (), 0));
         assert_eq!((cache.places.len(), cache.entries.len()), (100, 101));
+        cache.insert(0, (), 99 * ENTRY_BYTES);
+        assert_eq!(cache.places.len(), 1);
+        assert!(
+            cache.entries.capacity() < 8 && cache.places.capacity() < 8,
+            "they take memory"
+        );
     }
 
     /// Whatever is done, it has what a list has that is searched from its end.
@@ -187,6 +222,7 @@ mod tests {
             }
             let bytes: usize = list.iter().map(|entry| entry.2).sum();
             assert_eq!((cache.bytes, cache.places.len()), (bytes, list.len()));
+            assert!(cache.entries.len() <= 4 * list.len() + 4);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads: from a key to its record, and from a record to its body.
 
 mod cache;
+pub(crate) mod chain;
 pub(crate) mod frames;
 pub(crate) mod indexes;
 pub(crate) mod lookup;

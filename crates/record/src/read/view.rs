@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use ibid_format::record::{self, KeyEntry, PieceList, VersionEntry, key_of};
 
+use super::chain::Near;
 use super::lookup::{self, At};
 use super::many;
 use super::pages::Pages;
 use super::pieces;
-use super::records::{Generation, Records, See, StoredBody};
+use super::records::{Generation, Records, StoredBody};
 use crate::engine::{self, Direction, KeyRange, Table};
 use crate::error::{Damage, Error};
 use crate::keys::{KeyFilter, KeyState};
@@ -231,9 +232,11 @@ impl View {
     /// Returns the body of a record that was read, which is no deletion.
     fn body_of_stored(&self, number: u64, in_pieces: bool, stored: Option<StoredBody>) -> Result<Vec<u8>, Error> {
         let View { engine, records, .. } = self;
-        let fetch = |base, see: See<'_>| records.visit(&**engine, base, &mut |record| see(record.body));
         let stored = stored.ok_or_else(|| misplaced(number))?;
-        let body = live(number, records.decode(number, stored, fetch)?)?;
+        let body = live(
+            number,
+            records.follow(&**engine, None, number, stored, Near::default())?,
+        )?;
         match in_pieces {
             true => pieces::assembled(records, &**engine, &pieces::list_of(number, &body)?),
             false => Ok(body),

@@ -22,7 +22,7 @@ mod wipe;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use ibid_format::record::{LogStart, SegmentEntry};
 pub use redb::StorageBackend;
@@ -126,8 +126,6 @@ pub struct Redb {
     segments: Arc<Segments>,
     /// A commit takes it after redb's own lock for writing, and keeps it until redb has the commit.
     journal: Arc<Mutex<Journal>>,
-    /// Why the first write failed, after which redb refuses every other.
-    first_failure: OnceLock<EngineError>,
     /// What is kept for other processes; [`None`] if nothing is. The lock in it is released last.
     readers: Option<Arc<Readers>>,
 }
@@ -382,22 +380,14 @@ impl Redb {
         failed(operation, &self.path, error)
     }
 
-    /// Returns the error of a failed write. Those after it, which redb refuses without a reason, get
-    /// the reason of the first, such as a full disk.
+    /// Returns the error of a failed write. Those that redb refuses because of an earlier failure, which may have been
+    /// told to none, get the reason of that, such as a full disk.
     fn write_failed(&self, error: EngineError) -> EngineError {
-        match error {
-            EngineError::Io { .. } => self.first_failure.get_or_init(|| error).clone(),
-            EngineError::Stopped { operation, .. } => {
-                let first = self.first_failure.get().cloned();
-                // Nothing may have been told of it: redb also writes where it only ends a transaction.
-                let of_file = || {
-                    let source = self.order.first_error()?;
-                    Some(EngineError::io(operation, &self.path, source))
-                };
-                first.or_else(of_file).unwrap_or(error)
-            }
-            error => error,
-        }
+        let EngineError::Stopped { operation, .. } = error else {
+            return error;
+        };
+        let first = self.order.first_error();
+        first.map_or(error, |first| EngineError::io(operation, &self.path, first))
     }
 
     fn transact(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {

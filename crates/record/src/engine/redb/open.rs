@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use ibid_format::FileId;
 use ibid_format::record::{
@@ -129,7 +129,6 @@ impl Redb {
             path: path.to_owned(),
             segments: Arc::new(segments),
             journal: Arc::new(Mutex::new(journal)),
-            first_failure: OnceLock::new(),
             readers: readers.map(Arc::new),
         }
     }

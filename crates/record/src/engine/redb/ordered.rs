@@ -86,19 +86,11 @@ struct Shared {
     changed: Condvar,
     /// Whether there are steps.
     is_waiting: AtomicBool,
-    /// What failed first with the file. redb refuses all that comes after it without saying why.
-    first_error: OnceLock<(io::ErrorKind, String)>,
+    /// What redb was told first that failed. It refuses all that comes after it without saying why.
+    told: OnceLock<(io::ErrorKind, String)>,
 }
 
 impl Shared {
-    /// Notes an error of the file.
-    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
-        if let Err(error) = &done {
-            let _ = self.first_error.set((error.kind(), error.to_string()));
-        }
-        done
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that may panic is done while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,6 +103,59 @@ impl Shared {
         state.steps.push_back(step);
         self.is_waiting.store(true, Ordering::Release);
         self.changed.notify_all();
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let end = offset + out.len() as u64;
+        let mut waiting = Vec::new();
+        if self.is_waiting.load(Ordering::Acquire) {
+            waiting.extend(self.state().steps.iter().filter_map(|step| match step {
+                Step::Do(FileStep::Write { offset: at, bytes }) if *at < end && at + bytes.len() as u64 > offset => {
+                    Some((*at, bytes.clone()))
+                }
+                Step::Do(_) | Step::Tell(_) => None,
+            }));
+        }
+        // After that: what was not waiting any more is in the file.
+        self.file.read(offset, out)?;
+        for (at, bytes) in waiting {
+            let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
+            out[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        // A file that becomes longer loses nothing.
+        if length < self.file.len()? {
+            self.wait()?;
+        }
+        self.file.set_len(length)
+    }
+
+    /// Has the thread sync what was written until now.
+    fn sync_after_all(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.check()?;
+        self.push(&mut state, Step::Do(FileStep::Sync));
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        state.check()?;
+        if state.steps.is_empty() {
+            drop(state);
+            return self.file.write(offset, data);
+        }
+        let full = |state: &mut State| state.bytes >= WAITING_BYTES_MAX && state.failure.is_none();
+        let waited = self.changed.wait_while(state, full);
+        state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.check()?;
+        let bytes = data.into();
+        self.push(&mut state, Step::Do(FileStep::Write { offset, bytes }));
+        Ok(())
     }
 
     /// Waits until all steps are done.
@@ -149,7 +194,7 @@ impl Shared {
                     Some(FileStep::Sync) => self.file.sync_data(),
                     None => Ok(()),
                 };
-                self.step_is_done(self.noted(done), &mut to_tell);
+                self.step_is_done(done, &mut to_tell);
                 continue;
             }
             if state.has_ended {
@@ -209,7 +254,7 @@ impl Ordered {
                 state: Mutex::default(),
                 changed: Condvar::new(),
                 is_waiting: AtomicBool::new(false),
-                first_error: OnceLock::new(),
+                told: OnceLock::new(),
             }),
             thread: Arc::default(),
         })
@@ -236,10 +281,17 @@ impl Order {
         self.shared.wait()
     }
 
-    /// Returns what failed first with the file.
+    /// Returns the first error that redb was told, after which it refuses everything without a reason.
     pub(super) fn first_error(&self) -> Option<io::Error> {
-        let (kind, text) = self.shared.first_error.get()?;
+        let (kind, text) = self.shared.told.get()?;
         Some(io::Error::new(*kind, text.clone()))
+    }
+
+    /// Does something for redb, and notes the error that it is told.
+    fn told<T>(&self, work: impl FnOnce(&Shared) -> io::Result<T>) -> io::Result<T> {
+        work(&self.shared).inspect_err(|error| {
+            let _ = self.shared.told.set((error.kind(), error.to_string()));
+        })
     }
 
     /// Whether there is a thread that syncs, which the operating system may refuse.
@@ -273,68 +325,27 @@ impl Debug for Ordered {
 
 impl StorageBackend for Ordered {
     fn len(&self) -> io::Result<u64> {
-        self.0.shared.file.len()
+        self.0.told(|shared| shared.file.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let shared = &self.0.shared;
-        let end = offset + out.len() as u64;
-        let mut waiting = Vec::new();
-        if shared.is_waiting.load(Ordering::Acquire) {
-            waiting.extend(shared.state().steps.iter().filter_map(|step| match step {
-                Step::Do(FileStep::Write { offset: at, bytes }) if *at < end && at + bytes.len() as u64 > offset => {
-                    Some((*at, bytes.clone()))
-                }
-                Step::Do(_) | Step::Tell(_) => None,
-            }));
-        }
-        // After that: what was not waiting any more is in the file.
-        shared.noted(shared.file.read(offset, out))?;
-        for (at, bytes) in waiting {
-            let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
-            out[(from - offset) as usize..(to - offset) as usize]
-                .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
-        }
-        Ok(())
+        self.0.told(|shared| shared.read(offset, out))
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        let shared = &self.0.shared;
-        // A file that becomes longer loses nothing.
-        if length < shared.file.len()? {
-            shared.wait()?;
-        }
-        shared.noted(shared.file.set_len(length))
+        self.0.told(|shared| shared.set_len(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let shared = &self.0.shared;
-        if !self.0.has_thread() {
-            return shared.noted(shared.file.sync_data());
-        }
-        let mut state = shared.state();
-        state.check()?;
-        shared.push(&mut state, Step::Do(FileStep::Sync));
-        Ok(())
+        let has_thread = self.0.has_thread();
+        self.0.told(|shared| match has_thread {
+            true => shared.sync_after_all(),
+            false => shared.file.sync_data(),
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let shared = &self.0.shared;
-        let mut state = shared.state();
-        state.check()?;
-        if state.steps.is_empty() {
-            drop(state);
-            return shared.noted(shared.file.write(offset, data));
-        }
-        let full = |state: &mut State| state.bytes >= WAITING_BYTES_MAX && state.failure.is_none();
-        state = shared
-            .changed
-            .wait_while(state, full)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.check()?;
-        let bytes = data.into();
-        shared.push(&mut state, Step::Do(FileStep::Write { offset, bytes }));
-        Ok(())
+        self.0.told(|shared| shared.write(offset, data))
     }
 
     fn close(&self) -> io::Result<()> {
