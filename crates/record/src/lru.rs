@@ -107,7 +107,8 @@ impl<K: Copy + Eq + Hash, V: Clone> LruCache<K, V> {
 
     /// Gives back the memory of entries that are not used: of many short values, a few long ones may be left.
     fn shrink(&mut self) {
-        let (mut entries, mut places) = (Vec::new(), HashMap::new());
+        let used = self.places.len();
+        let (mut entries, mut places) = (Vec::with_capacity(used), HashMap::with_capacity(used));
         let mut next = self.newest;
         while let Some(entry) = self.entries.get_mut(next) {
             let place = entries.len();
