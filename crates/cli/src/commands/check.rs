@@ -9,7 +9,7 @@ use super::costs::{self, Costs, Meter};
 use super::open::Context;
 use super::watch::Watch;
 use crate::args::CheckArgs;
-use crate::failure::{Failure, Outcome, Result, advice, with_causes};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print::{self, Verb};
 
 pub(crate) fn run(context: &mut Context, args: &CheckArgs) -> Result<Outcome> {
@@ -56,9 +56,8 @@ fn damage_is_a_fault(failure: Failure) -> Failure {
         Failure::Repo(Error::ConfigDamaged {
             source: ibid_format::Error::Version { .. },
         }) => failure,
-        Failure::Repo(error @ (Error::ConfigDamaged { .. } | Error::ConfigMissing { .. } | Error::Damaged { .. })) => {
-            let advice = advice::on_repository(&error).map(|advice| format!(". {advice}"));
-            Failure::Faults(with_causes(&error) + &advice.unwrap_or_default())
+        Failure::Repo(Error::ConfigDamaged { .. } | Error::ConfigMissing { .. } | Error::Damaged { .. }) => {
+            Failure::Faults(failure.into())
         }
         failure => failure,
     }

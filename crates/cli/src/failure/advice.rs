@@ -59,13 +59,14 @@ pub(crate) fn advice(failure: &Failure) -> Advice {
         Failure::Repo(error) => on_repository(error),
         Failure::Records(error) => on_records(error),
         Failure::Local { source, .. } => on_system(source),
-        Failure::Partly { cause, .. } => advice(cause),
+        // The advice on the error alone names the command that has just found it.
+        Failure::Faults(cause) if matches!(**cause, Failure::Records(_)) => Some(SALVAGE.into()),
+        Failure::Partly { cause, .. } | Failure::Faults(cause) => advice(cause),
         // These texts are the program's own, and end with advice.
         Failure::Interrupted(_)
         | Failure::Usage(_)
         | Failure::NotThere(_)
         | Failure::NoStore(_)
-        | Failure::Faults(_)
         | Failure::Password(_)
         | Failure::Fatal(_) => None,
     }

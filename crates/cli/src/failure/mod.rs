@@ -52,8 +52,8 @@ pub(crate) enum Failure {
     NotThere(String),
     /// The folder holds no record store.
     NoStore(String),
-    /// The object to check is too damaged to open.
-    Faults(String),
+    /// What is to be checked is too damaged to be opened, which is what a check is to find.
+    Faults(Box<Failure>),
     /// No password was given, or it can't be used.
     Password(String),
     /// A failure, and how far the work came before it.
@@ -238,13 +238,13 @@ impl Failure {
                 "{} in snapshot {snapshot} is {found}, not {expected}",
                 path_text(path)
             ),
+            Failure::Faults(cause) => cause.write_cause(f),
             Failure::Repo(error) => f.write_str(&with_causes(error)),
             Failure::Records(error) => f.write_str(&with_causes(error)),
             Failure::Interrupted(left) => write!(f, "interrupted; {left}"),
             Failure::Usage(text)
             | Failure::NotThere(text)
             | Failure::NoStore(text)
-            | Failure::Faults(text)
             | Failure::Password(text)
             | Failure::Fatal(text) => f.write_str(text),
         }

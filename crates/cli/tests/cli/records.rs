@@ -900,6 +900,14 @@ fn damage_is_found_and_code_4() {
         "{said}"
     );
     assert!(fails(&home, 1, ["delete", "a"]).contains("is damaged"));
+    // Without its first page it can't be opened at all.
+    let without = [&[0; 4096][..], &sound[4096..]].concat();
+    std::fs::write(&file, without).unwrap();
+    let said = fails(&home, 4, ["verify", "--quiet"]);
+    assert!(
+        said.contains("damaged") && said.contains("`ibid records salvage`"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{open_to_read, stepping};
 use crate::args::VerifyArgs;
 use crate::commands::open::Context;
 use crate::commands::watch::Watch;
-use crate::failure::{Failure, Outcome, Result, with_causes};
+use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 
 pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
@@ -32,8 +32,8 @@ pub(crate) fn run(context: &mut Context, args: &VerifyArgs) -> Result<Outcome> {
 /// Turns damage that prevents opening a store into a fault: finding it is the purpose of `verify`.
 fn damage_is_a_fault(failure: Failure) -> Failure {
     match failure {
-        Failure::Records(error @ (Error::Damaged { .. } | Error::Engine(EngineError::Damaged { .. }))) => {
-            Failure::Faults(with_causes(&error))
+        Failure::Records(Error::Damaged { .. } | Error::Engine(EngineError::Damaged { .. })) => {
+            Failure::Faults(failure.into())
         }
         failure => failure,
     }
