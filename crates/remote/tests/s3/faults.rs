@@ -266,15 +266,14 @@ fn of_connections_that_are_all_dead_one_costs_a_stall() {
     let address = format!("s3://bucket/place?endpoint={}", relay.endpoint);
     let place = ibid_remote::open(&address.parse().unwrap(), &options()).unwrap();
     place.put(&name("object"), &[b"bytes"]).unwrap();
-    server.faults().always(Some(Fault::Delay(SHORT)));
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| place.get(&name("object"), 100).unwrap());
-        }
-    });
-    server.faults().always(None);
-    assert!(relay.connections() >= 8, "{}", relay.connections());
     for operation in ["get", "put"] {
+        // At once, for which at most one is there.
+        relay.hold_until(relay.connections() + 7);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| place.get(&name("object"), 100).unwrap());
+            }
+        });
         relay.kill();
         let before = place.requests().again;
         match operation {
@@ -288,28 +287,39 @@ fn of_connections_that_are_all_dead_one_costs_a_stall() {
 /// What passes bytes on to a server, on each connection until it is killed.
 struct Relay {
     endpoint: String,
-    /// How many there were, and how many of these are dead.
-    connections: Arc<(AtomicUsize, AtomicUsize)>,
+    connections: Arc<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    number: AtomicUsize,
+    /// How many of them are dead.
+    dead: AtomicUsize,
+    /// How many there must be before anything is passed on.
+    expected: AtomicUsize,
 }
 
 impl Relay {
     fn to(server: &Server) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let connections: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+        let connections: Arc<Connections> = Arc::default();
         let (noted, to) = (connections.clone(), server.endpoint().replace("http://", ""));
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 let Ok(far) = TcpStream::connect(&to) else { return };
-                let number = noted.0.fetch_add(1, Ordering::SeqCst);
+                let number = noted.number.fetch_add(1, Ordering::SeqCst);
                 let ways = [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)];
                 for (mut from, mut to) in ways {
                     let noted = noted.clone();
                     std::thread::spawn(move || {
                         let mut bytes = [0; 4096];
                         while let Ok(read @ 1..) = from.read(&mut bytes) {
+                            while noted.number.load(Ordering::SeqCst) < noted.expected.load(Ordering::SeqCst) {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
                             // What comes later is read, and goes nowhere.
-                            if number >= noted.1.load(Ordering::SeqCst) && to.write_all(&bytes[..read]).is_err() {
+                            if number >= noted.dead.load(Ordering::SeqCst) && to.write_all(&bytes[..read]).is_err() {
                                 break;
                             }
                         }
@@ -321,12 +331,16 @@ impl Relay {
     }
 
     fn connections(&self) -> usize {
-        self.connections.0.load(Ordering::SeqCst)
+        self.connections.number.load(Ordering::SeqCst)
+    }
+
+    fn hold_until(&self, connections: usize) {
+        self.connections.expected.store(connections, Ordering::SeqCst);
     }
 
     /// Has all connections that there are go nowhere, and stay open.
     fn kill(&self) {
-        self.connections.1.store(self.connections(), Ordering::SeqCst);
+        self.connections.dead.store(self.connections(), Ordering::SeqCst);
     }
 }
 
