@@ -816,7 +816,7 @@ Examples:
   ibid records serve --publish nats://nats.example.org/wiki --authority ca.pem")]
 pub(crate) struct ServeArgs {
     /// Wait for replicas here; port 0 takes a free port and prints it
-    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "publish")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = value::listen, required_unless_present = "publish")]
     pub(crate) listen: Option<SocketAddr>,
     /// Publish to these servers of one NATS cluster (HOST:PORT,HOST:PORT), in stream NAME
     #[arg(long, value_name = "nats://HOST:PORT/NAME")]

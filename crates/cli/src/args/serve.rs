@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
+use super::value;
+
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("how").required(true).args(["stdio", "listen"]), after_help = "\
 For a repository at ssh://HOST/PATH, another machine starts this command itself. You write it only into \
@@ -25,7 +27,12 @@ pub(crate) struct ServeRepositoryArgs {
     #[arg(long)]
     pub(crate) stdio: bool,
     /// Answer clients with certificates at this address, over TLS
-    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["certificate", "private_key", "clients"])]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = value::listen,
+        requires_all = ["certificate", "private_key", "clients"]
+    )]
     pub(crate) listen: Option<SocketAddr>,
     /// Show this certificate, and those between it and the authority (PEM)
     #[arg(long, value_name = "FILE", requires = "listen")]

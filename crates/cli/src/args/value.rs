@@ -1,6 +1,7 @@
 //! Parsers of values: sizes, shares, times.
 
 use std::ffi::OsString;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -38,6 +39,17 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
         _ => Err(format!(
             "expected bytes per second, at least 1KiB, with a unit such as 500KiB or 2MiB, or 0 for no limit, \
              found {text:?}"
+        )),
+    }
+}
+
+/// Parses an address of this machine with a port. The address may be a name, such as `localhost`.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map(|mut addresses| addresses.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        _ => Err(format!(
+            "expected an address of this machine and a port, such as 127.0.0.1:7117 or [::]:7117, found {text:?}"
         )),
     }
 }
@@ -240,6 +252,19 @@ mod tests {
         assert_eq!(rate("1KiB"), Ok(1 << 10));
         assert_eq!(rate("0"), Ok(0));
         assert!(rate("1000").is_err_and(|error| error.contains("500KiB")));
+    }
+
+    #[test]
+    fn a_server_listens_at_an_address_or_a_name() {
+        assert_eq!(listen("[::]:7117"), Ok("[::]:7117".parse().unwrap()));
+        let named = listen("localhost:0").unwrap();
+        assert!(named.ip().is_loopback() && named.port() == 0, "{named}");
+        for text in ["127.0.0.1", ":7117", "127.0.0.1:99999", ""] {
+            assert!(
+                listen(text).is_err_and(|error| error.contains("127.0.0.1:7117")),
+                "{text}"
+            );
+        }
     }
 
     #[test]
