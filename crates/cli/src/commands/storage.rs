@@ -36,7 +36,8 @@ pub(crate) fn run(context: &mut Context, command: &StorageCommand) -> Result<Out
     })
 }
 
-/// Returns an error if this user can't write to the storage, or it is full: that says nothing about its promises.
+/// Returns an error if the storage can't be reached, this user can't write to it, or it is full: that says nothing of
+/// its promises.
 fn writable(storage: &dyn Storage) -> Result<()> {
     let name = format!("{FOLDER}/probe-{}", probe::random_tag());
     let name = Name::new(&name).expect("a folder, letters and digits");
@@ -44,7 +45,7 @@ fn writable(storage: &dyn Storage) -> Result<()> {
         Err(error)
             if matches!(
                 error.kind(),
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnly | ErrorKind::NoSpace
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnly | ErrorKind::NoSpace | ErrorKind::Io
             ) =>
         {
             Err(error.into())
