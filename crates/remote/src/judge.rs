@@ -6,6 +6,9 @@ use crate::ObjectStorage;
 use crate::s3::NO_CAPACITY;
 use crate::wire::{Call, Met, innermost};
 
+/// What an error begins with, if the certificate of the server was not accepted.
+pub const NOT_TRUSTED: &str = "the server's certificate is not accepted";
+
 impl ObjectStorage {
     pub(crate) fn fail(
         &self,
@@ -84,6 +87,7 @@ impl ObjectStorage {
                     "no credentials were found: not in the environment, in no file, and this machine has no role";
                 (ErrorKind::PermissionDenied, found.to_owned())
             }
+            Some(Met::NotTrusted(fault)) => (ErrorKind::Io, format!("{NOT_TRUSTED}: {fault}")),
             Some(Met::Nothing { why, .. }) => {
                 let server = &self.server;
                 let tries = call.requests();

@@ -36,6 +36,7 @@ mod together;
 mod wire;
 
 pub use address::{Address, AddressError, Addressing, Service};
+pub use judge::NOT_TRUSTED;
 pub use objects::ObjectStorage;
 pub use open::open;
 pub use options::{Credentials, Options};

@@ -314,7 +314,9 @@ impl ObjectStorage {
             }
         }
         let refused = match (failed, call.last()) {
-            (Some(error), Some(Met::Nothing { .. })) => return Err(self.fail(Operation::Delete, None, &call, error)),
+            (Some(error), Some(Met::Nothing { .. } | Met::NotTrusted(_))) => {
+                return Err(self.fail(Operation::Delete, None, &call, error));
+            }
             (Some(_), Some(Met::Status(400 | 404 | 405 | 501))) => deleted.is_empty(),
             _ => false,
         };

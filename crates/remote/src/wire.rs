@@ -45,6 +45,8 @@ pub(crate) enum Met {
     Status(u16),
     /// It was to ask for credentials, of a service that this machine does not have.
     NoCredentials,
+    /// The server has a certificate that is not accepted.
+    NotTrusted(ibid_tls::Fault),
     /// Without an answer.
     Nothing {
         why: String,
@@ -265,9 +267,10 @@ impl HttpService for Connector {
 
 impl Connector {
     fn no_answer(&self, call: &Call, of_instance: bool, error: reqwest::Error) -> HttpError {
-        let found = match of_instance {
-            true => Met::NoCredentials,
-            false => Met::Nothing {
+        let found = match ibid_tls::Fault::of_certificate(&error) {
+            _ if of_instance => Met::NoCredentials,
+            Some(fault) => Met::NotTrusted(fault),
+            None => Met::Nothing {
                 why: match error.is_connect() && error.is_timeout() {
                     true => format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()),
                     false => innermost(&error),

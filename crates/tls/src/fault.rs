@@ -57,6 +57,25 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Fault {
+    /// Returns why the certificate of a server was not accepted, if that is behind an error of a client that uses
+    /// rustls by itself, such as one of HTTP.
+    #[must_use]
+    pub fn of_certificate(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() {
+                return Some(of_certificate(why));
+            }
+            // Of an error within another one, that names the cause of the one within.
+            let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            cause = match within {
+                Some(within) => Some(within),
+                None => error.source(),
+            };
+        }
+        None
+    }
+
     /// Returns the fault behind an error of a connection with TLS; [`None`] for an error that may
     /// pass. `shows` tells whether this end has a certificate to show, `begins` whether the ends
     /// have yet to agree on how to encrypt.
@@ -89,10 +108,27 @@ fn of_certificate(error: &CertificateError) -> Fault {
             expected: expected.to_str().into_owned(),
             found: presented.iter().map(|name| plain(name).to_owned()).collect(),
         },
+        CertificateError::Other(error) => Fault::UnusableCertificate {
+            found: said(&error.to_string()),
+        },
         error => {
             let found = error.to_string();
             Fault::UnusableCertificate { found }
         }
+    }
+}
+
+/// Returns in words what rustls hands on as a name.
+fn said(name: &str) -> String {
+    match name {
+        // What `openssl req -x509` makes.
+        "CaUsedAsEndEntity" => {
+            "it is that of an authority (CA:TRUE), where one signed by an authority is needed (CA:FALSE)".to_owned()
+        }
+        "EndEntityUsedAsCa" => {
+            "it was signed with a certificate that is not that of an authority (CA:FALSE)".to_owned()
+        }
+        name => name.to_owned(),
     }
 }
 

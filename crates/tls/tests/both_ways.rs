@@ -124,3 +124,26 @@ fn what_is_not_tls_is_a_fault() {
     let refused = server.accept(listener.accept().unwrap().0, || true).err();
     assert!(matches!(&refused, Some(NoTls::Fault(Fault::NoTls))), "{refused:?}");
 }
+
+#[test]
+fn a_certificate_that_was_made_as_that_of_an_authority_is_said_to_be_one() {
+    let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let (certificate, key) = (own.pem(), own.key().serialize_pem());
+    let identity = Identity {
+        certificates: certificate.as_bytes(),
+        key: key.as_bytes(),
+    };
+    let server = Server::new(identity, None).unwrap();
+    let client = Client::new(certificate.as_bytes(), "localhost", None).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = thread::spawn(move || server.accept(listener.accept().unwrap().0, || true).err());
+    let refused = client.connect(TcpStream::connect(address).unwrap(), || true).err();
+    let Some(NoTls::Fault(Fault::UnusableCertificate { found })) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(found.contains("CA:TRUE") && found.contains("CA:FALSE"), "{found}");
+    assert!(accepted.join().unwrap().is_some());
+}

@@ -10,8 +10,8 @@ use ibid_format::record::Refusal;
 use ibid_record::Error as RecordError;
 use ibid_record::engine::EngineError;
 use ibid_record::replicate::net::tls;
-use ibid_remote::Address;
 use ibid_remote::connection::{HostAddress, NOT_STARTED, TlsAddress};
+use ibid_remote::{Address, NOT_TRUSTED};
 use ibid_repo::{ChangedBlocksError, Error as RepoError, Fault};
 use ibid_storage::{Error as StorageError, ErrorKind, Operation};
 
@@ -274,6 +274,10 @@ fn on_server(error: &StorageError) -> &'static str {
                 .any(|code| error.found().contains(code)) =>
         {
             "Check the address and --endpoint. If there is no such bucket yet, make it with the tools of the service."
+        }
+        ErrorKind::Io if error.found().starts_with(NOT_TRUSTED) => {
+            "Give the certificate of its authority with --ca-file, and check the name in the address and the clocks \
+             (docs/remote.md)."
         }
         ErrorKind::Io if error.found().starts_with("the server answers 3") || error.found().contains(WRONG_REGION) => {
             "Check --region, AWS_REGION and --endpoint: the bucket is elsewhere."

@@ -124,6 +124,37 @@ impl Served {
     }
 }
 
+/// As a bucket on a server of one's own.
+#[test]
+fn a_server_whose_certificate_no_system_trusts_is_told_from_one_that_is_away() {
+    let served = Served::new();
+    let server = served.serve(&[]);
+    let endpoint = format!("https://127.0.0.1:{}", served.port);
+    let asked = |command: &[&str], endpoint: &str| {
+        let mut command = served.home.ibid(command);
+        command.args(["--endpoint", endpoint]).env("IBID_REPO", "s3://bucket");
+        command.envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")]);
+        let ran = run(&mut command);
+        assert!(ran.code == 1 && ran.out.is_empty(), "{ran:?}");
+        ran.err
+    };
+    for command in [&["snapshots"][..], &["backup", "files"], &["storage", "test"]] {
+        let said = asked(command, &endpoint);
+        assert!(
+            said.contains("certificate is not accepted: a certificate of a trusted authority was expected")
+                && said.contains("--ca-file"),
+            "{command:?}: {said}"
+        );
+    }
+    assert_eq!(server.end(Signal::TERM), Some(0));
+    // A server that can't be reached says nothing about what it promises.
+    let said = asked(&["storage", "test"], &endpoint);
+    assert!(
+        said.contains("connection refused") && said.contains("Check the address"),
+        "{said}"
+    );
+}
+
 #[test]
 fn everything_works_over_tls() {
     let served = Served::new();

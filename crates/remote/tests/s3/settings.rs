@@ -1,7 +1,13 @@
 //! Addresses and options.
 
-use ibid_remote::{Address, AddressError, Addressing, Options, Service, open};
-use ibid_storage::ErrorKind;
+use std::net::TcpListener;
+
+use ibid_remote::{Address, AddressError, Addressing, NOT_TRUSTED, Options, Service, open};
+use ibid_storage::{ErrorKind, Storage as _};
+use ibid_tls::Identity;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+use crate::{name, options};
 
 #[test]
 fn addresses_are_read_and_written() {
@@ -91,4 +97,70 @@ fn a_profile_without_credentials_is_said_to_have_none() {
             .contains("no credentials for the profile there-is-no-such-profile"),
         "{error}"
     );
+}
+
+/// With a server of our own, most certificates are made by hand.
+#[test]
+fn a_certificate_that_is_not_accepted_is_said_to_be_at_once_and_why() {
+    let authority = issuer(CertificateParams::default());
+    let other = issuer(CertificateParams::default());
+    let own = issuer(CertificateParams::new(["localhost".to_owned()]).unwrap());
+    let key = KeyPair::generate().unwrap();
+    let alone = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let alone = (alone.self_signed(&key).unwrap().pem(), key.serialize_pem());
+    let signed = |name: &str| {
+        let key = KeyPair::generate().unwrap();
+        let parameters = CertificateParams::new([name.to_owned()]).unwrap();
+        (
+            parameters.signed_by(&key, &authority).unwrap().pem(),
+            key.serialize_pem(),
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trusted.pem");
+    for (shown, trusted, expected) in [
+        (signed("localhost"), other.pem(), Some("is of another one")),
+        (
+            signed("example.org"),
+            authority.pem(),
+            Some("a certificate for localhost was expected"),
+        ),
+        ((own.pem(), own.key().serialize_pem()), own.pem(), Some("CA:TRUE")),
+        (alone.clone(), alone.0, None),
+        (signed("localhost"), authority.pem(), None),
+    ] {
+        std::fs::write(&file, trusted).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let identity = Identity {
+            certificates: shown.0.as_bytes(),
+            key: shown.1.as_bytes(),
+        };
+        let server = ibid_tls::Server::new(identity, None).unwrap();
+        // It answers nothing to those that accept its certificate.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = server.accept(stream, || true);
+            }
+        });
+        let address = format!("s3://bucket/place?endpoint=https://localhost:{port}");
+        let trusting = options().certificates(Some(file.clone()));
+        let place = open(&address.parse().unwrap(), &trusting).unwrap();
+        let found = place.get(&name("object"), 100).unwrap_err();
+        match expected {
+            Some(expected) => {
+                let text = found.to_string();
+                assert!(text.contains(NOT_TRUSTED) && text.contains(expected), "{text}");
+                assert_eq!(place.requests().get, 1, "it was tried again");
+            }
+            None => assert!(found.to_string().contains("no answer"), "{found}"),
+        }
+        let put = place.put(&name("object"), &[b"bytes"]).unwrap_err();
+        assert_eq!(put.to_string().contains(NOT_TRUSTED), expected.is_some(), "{put}");
+    }
+}
+
+fn issuer(mut parameters: CertificateParams) -> CertifiedIssuer<'static, KeyPair> {
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
 }
