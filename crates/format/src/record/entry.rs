@@ -396,6 +396,15 @@ impl NamespaceEntry {
     }
 }
 
+/// What is no longer encoded in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stopped {
+    /// Records as deltas of those of other keys. Versions are still deltas of later ones of their keys.
+    OtherKeys,
+    /// All records.
+    All,
+}
+
 /// The mark of a namespace whose records are no longer encoded as deltas: an entry of the table
 /// `meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -405,23 +414,32 @@ pub struct EncodingStopped {
 }
 
 impl EncodingStopped {
-    /// Returns its key in the table `meta`: [`ENCODING_STOPPED_PREFIX`] and the namespace's number,
-    /// big-endian.
-    pub fn key(namespace: u32) -> Vec<u8> {
-        [ENCODING_STOPPED_PREFIX, &namespace.to_be_bytes()].concat()
+    /// Returns its key in the table `meta`: [`ENCODING_STOPPED_PREFIX`], the namespace's number,
+    /// big-endian, and a byte 1 if it is only about other keys.
+    pub fn key(namespace: u32, stopped: Stopped) -> Vec<u8> {
+        let last: &[u8] = match stopped {
+            Stopped::OtherKeys => &[1],
+            Stopped::All => &[],
+        };
+        [ENCODING_STOPPED_PREFIX, &namespace.to_be_bytes(), last].concat()
     }
 
-    /// Returns the namespace of such a key, or `None` for another key of the table `meta`.
-    pub fn namespace_of(key: &[u8]) -> Option<u32> {
-        let number = key.strip_prefix(ENCODING_STOPPED_PREFIX)?;
-        Some(u32::from_be_bytes(number.try_into().ok()?))
+    /// Returns the namespace of such a key, and what is stopped there, or `None` for another key of the table `meta`.
+    pub fn of_key(key: &[u8]) -> Option<(u32, Stopped)> {
+        let (number, last) = key.strip_prefix(ENCODING_STOPPED_PREFIX)?.split_first_chunk()?;
+        let stopped = match last {
+            [] => Stopped::All,
+            [1] => Stopped::OtherKeys,
+            _ => return None,
+        };
+        Some((u32::from_be_bytes(*number), stopped))
     }
 
     /// Returns the entry as stored under [`key`](Self::key).
-    pub fn encode(&self, namespace: u32) -> Vec<u8> {
+    pub fn encode(&self, namespace: u32, stopped: Stopped) -> Vec<u8> {
         let mut out = Vec::new();
         wire::put_varint(&mut out, self.since);
-        closed(Table::Meta, &Self::key(namespace), out)
+        closed(Table::Meta, &Self::key(namespace, stopped), out)
     }
 
     /// Reads the entry stored under [`key`](Self::key).
@@ -429,8 +447,8 @@ impl EncodingStopped {
     /// # Errors
     ///
     /// [`Error::Check`] if a byte changed; else the fault in the bytes.
-    pub fn decode(namespace: u32, bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = opened("namespace given up", Table::Meta, &Self::key(namespace), bytes)?;
+    pub fn decode(namespace: u32, stopped: Stopped, bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = opened("namespace given up", Table::Meta, &Self::key(namespace, stopped), bytes)?;
         let since = reader.varint_in("namespace given up", 1, u64::MAX)?;
         reader.finish("namespace given up")?;
         Ok(EncodingStopped { since })

@@ -50,7 +50,7 @@ pub use contents::{
 };
 pub use entry::{
     EncoderWatermark, EncodingStopped, KeyEntry, LastBlock, LatestEntry, NamespaceEntry, NextNumbers, PurgedMark,
-    RetentionClock, RetentionEntry, key_of, split_key,
+    RetentionClock, RetentionEntry, Stopped, key_of, split_key,
 };
 pub use index::{
     INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, after_index_value,

@@ -9,7 +9,7 @@ use ibid_format::record::{
     INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX, IndexEntry, IndexRow, IndexValues, KEY_BYTES_MAX, KeyEntry,
     LONG_BODY_BYTES_MAX, LastBlock, LatestEntry, LogChange, LogEntry, LogOperation, LogStart, LogState, NUMBER_MAX,
     NamespaceEntry, NextNumbers, Part, PartKind, PieceList, Place, Places, PurgedMark, READERS_NOTE_BYTES, ReadersNote,
-    Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, StoredValue, TIME_MAX, ValuePlace,
+    Record, References, RetentionClock, RetentionEntry, Role, SegmentEntry, Stopped, StoredValue, TIME_MAX, ValuePlace,
     VersionEntry, VersionGroup, after_index_value, commit_log_header, commit_log_id, commit_log_note, frame_of_block,
     frames_of_block, index_value_prefix, key_of, open_log_entry, records_of_frame, split_key, synced_by_note,
 };
@@ -296,10 +296,23 @@ fn entries_are_as_documented() {
     assert_eq!(Places::decode(0, &example("places")), Ok(places));
 
     let given_up = EncodingStopped { since: 9 };
-    assert_example("given-up", &given_up.encode(1));
-    assert_eq!(EncodingStopped::decode(1, &example("given-up")), Ok(given_up));
-    assert_eq!(EncodingStopped::namespace_of(&EncodingStopped::key(1)), Some(1));
-    assert_eq!(EncodingStopped::namespace_of(b"encoded"), None);
+    for (stopped, name) in [(Stopped::All, "given-up"), (Stopped::OtherKeys, "given-up-other-keys")] {
+        assert_example(name, &given_up.encode(1, stopped));
+        assert_eq!(EncodingStopped::decode(1, stopped, &example(name)), Ok(given_up));
+        assert_eq!(
+            EncodingStopped::of_key(&EncodingStopped::key(1, stopped)),
+            Some((1, stopped))
+        );
+    }
+    assert!(EncodingStopped::decode(1, Stopped::All, &example("given-up-other-keys")).is_err());
+    for other in [
+        &b"encoded"[..],
+        b"given up/123",
+        b"given up/1234\x02",
+        b"given up/1234\x01\x01",
+    ] {
+        assert_eq!(EncodingStopped::of_key(other), None);
+    }
 
     let encoded = EncoderWatermark { next: 9 };
     assert_example("encoded", &encoded.encode());
@@ -860,7 +873,8 @@ proptest! {
         let _ = References::decode(number, &bytes);
         let _ = ChainEntry::decode(number, &bytes);
         let _ = EncoderWatermark::decode(&bytes);
-        let _ = EncodingStopped::decode(number as u32, &bytes);
+        let _ = EncodingStopped::decode(number as u32, Stopped::All, &bytes);
+        let _ = EncodingStopped::of_key(&bytes);
         let _ = Places::decode(number, &bytes);
         let _ = frames_of_block(number, &bytes);
         let _ = records_of_frame(&bytes, number as usize);

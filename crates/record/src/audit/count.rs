@@ -14,7 +14,7 @@ use std::ops::{Bound, ControlFlow};
 
 use ibid_format::record::{
     Body, ChainEntry, EncoderWatermark, EncodingStopped, IndexRow, KeyEntry, PIECES_NAMESPACE, PLACES_PER_GROUP, Place,
-    Places, Record, References, WATERMARK_KEY, key_of, split_key,
+    Places, Record, References, Stopped, WATERMARK_KEY, key_of, split_key,
 };
 
 use super::statistics::{Amount, IndexStatistics, NamespaceStatistics, Statistics};
@@ -168,10 +168,13 @@ impl Counter<'_> {
             let watermark = EncoderWatermark::decode(value);
             let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, key, error))?;
             self.unencoded_from = watermark.next;
-        } else if let Some(statistics) =
-            EncodingStopped::namespace_of(key).and_then(|number| self.namespaces.get_mut(&number))
+        } else if let Some((number, stopped)) = EncodingStopped::of_key(key)
+            && let Some(statistics) = self.namespaces.get_mut(&number)
         {
-            statistics.encoding_stopped = true;
+            match stopped {
+                Stopped::OtherKeys => statistics.search_stopped = true,
+                Stopped::All => statistics.encoding_stopped = true,
+            }
         }
         Ok(())
     }

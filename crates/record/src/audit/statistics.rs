@@ -71,6 +71,9 @@ pub struct NamespaceStatistics {
     pub latest_retrievals: Retrievals,
     /// Whether the [`Governor`](crate::Governor) gave encoding up.
     pub encoding_stopped: bool,
+    /// Whether it gave up to compare records with those of other keys. Versions are still compared with the next ones
+    /// of their keys, unless encoding was given up, too.
+    pub search_stopped: bool,
     /// Its indexes, in the order in which they were made.
     pub indexes: Vec<IndexStatistics>,
     /// Chains of two or more records, each a delta of a newer one.
@@ -103,6 +106,7 @@ impl NamespaceStatistics {
             retrievals: Retrievals::default(),
             latest_retrievals: Retrievals::default(),
             encoding_stopped: false,
+            search_stopped: false,
             indexes: Vec::new(),
             chains: 0,
             chain_longest: 0,

@@ -227,9 +227,9 @@ impl Verifier<'_> {
             NEXT_KEY => {
                 self.next = NextNumbers::decode(value).map_err(|error| Error::damaged(Table::Meta, key, error))?
             }
-            _ => match EncodingStopped::namespace_of(key) {
-                Some(namespace) => {
-                    let given_up = EncodingStopped::decode(namespace, value);
+            _ => match EncodingStopped::of_key(key) {
+                Some((namespace, stopped)) => {
+                    let given_up = EncodingStopped::decode(namespace, stopped, value);
                     given_up.map_err(|error| Error::damaged(Table::Meta, key, error))?;
                 }
                 None => self.fault(Table::Meta, key, Problem::Unknown),

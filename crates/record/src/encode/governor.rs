@@ -5,9 +5,13 @@ const SIZES: usize = 1000;
 
 /// Gives encoding up in namespaces where it does not pay (dDedup §3.4.1). A store that is opened
 /// without a governor encodes them again.
+///
+/// Two things are judged: what comparing records with those of other keys saves, over records that are no delta of the
+/// next version of their key, and what versions save as deltas of the next ones. If the first does not pay, a namespace
+/// that keeps versions goes on with these. Only if they do not pay either, encoding ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Governor {
-    /// Records after which a namespace is judged; with 0 none is.
+    /// Records after which a namespace is judged, of each of the two kinds; with 0 none is.
     pub records: u64,
     /// The smallest ratio that pays: bytes of bodies divided by bytes stored, in percent.
     pub ratio_percent_min: u32,

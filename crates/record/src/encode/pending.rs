@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ibid_format::record::ChainEntry;
+use ibid_format::record::{ChainEntry, Stopped};
 
 use crate::write::request::{EncodedBatch, Rewrite};
 
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     order: BTreeSet<(u64, u64)>,
     /// New entries of the table `chains`; [`None`] removes an entry.
     chains: BTreeMap<u64, Option<ChainEntry>>,
-    given_up: Vec<u32>,
+    given_up: Vec<(u32, Stopped)>,
     /// Deltas that were dropped.
     pub(crate) dropped: u64,
 }
@@ -82,9 +82,9 @@ impl Pending {
         self.chains.insert(number, entry);
     }
 
-    /// Notes that encoding was given up in a namespace.
-    pub(crate) fn give_up(&mut self, namespace: u32) {
-        self.given_up.push(namespace);
+    /// Notes what was given up in a namespace.
+    pub(crate) fn give_up(&mut self, namespace: u32, stopped: Stopped) {
+        self.given_up.push((namespace, stopped));
     }
 
     /// Returns the new entries of the table `chains`.

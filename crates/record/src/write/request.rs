@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ibid_format::record::{
     Body, BodyCheck, ChainEntry, Digest, Epoch, IndexValues, LatestEntry, LogEntry, LogState, Place, PurgedMark,
-    RetentionEntry,
+    RetentionEntry, Stopped,
 };
 
 use crate::condition::Condition;
@@ -302,8 +302,8 @@ pub(crate) struct EncodedBatch {
     pub(crate) chains: Vec<(u64, Option<ChainEntry>)>,
     /// The first record that the encoder has not looked at.
     pub(crate) next: u64,
-    /// Namespaces in which nothing is encoded any more.
-    pub(crate) given_up: Vec<u32>,
+    /// Namespaces in which something is not encoded any more.
+    pub(crate) given_up: Vec<(u32, Stopped)>,
 }
 
 /// A record as a delta of another, or whole.

@@ -26,9 +26,10 @@ pub(crate) fn apply_encoded(
             Some(_) | None => transaction.delete(Table::Chains, &key)?,
         }
     }
-    for &namespace in &encoded.given_up {
+    for &(namespace, stopped) in &encoded.given_up {
         let entry = EncodingStopped { since: encoded.next };
-        transaction.put(Table::Meta, &EncodingStopped::key(namespace), &entry.encode(namespace))?;
+        let key = EncodingStopped::key(namespace, stopped);
+        transaction.put(Table::Meta, &key, &entry.encode(namespace, stopped))?;
     }
     let next = EncoderWatermark { next: encoded.next };
     transaction.put(Table::Meta, WATERMARK_KEY, &next.encode())?;

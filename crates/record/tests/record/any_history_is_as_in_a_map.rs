@@ -13,7 +13,7 @@ use std::time::Duration;
 use ibid_record::engine::Fjall;
 use ibid_record::engine::Redb;
 use ibid_record::{
-    Compacting, Direction, Durability, Encoding, EngineKind, Latest, Options, Retention, Retrieval, Store,
+    Compacting, Direction, Durability, Encoding, EngineKind, Governor, Latest, Options, Retention, Retrieval, Store,
 };
 use proptest::prelude::*;
 
@@ -179,9 +179,16 @@ fn encoding() -> impl Strategy<Value = Encoding> {
     ];
     let cache = prop_oneof![Just(0), Just(7000), Just(1 << 20)];
     let write_back = prop_oneof![Just(60), Just(1 << 20)];
-    (retrieval, cache, write_back, any::<bool>()).prop_map(
-        |(retrieval, source_cache_bytes, write_back_bytes, lossy)| {
+    // Judged after so few records, a namespace is given up now and then, in both ways.
+    let strict = (1..6_u64, 101..300_u32).prop_map(|(records, ratio_percent_min)| Governor {
+        records,
+        ratio_percent_min,
+    });
+    let governor = prop_oneof![2 => Just(Governor::default()), 1 => strict];
+    (retrieval, cache, write_back, any::<bool>(), governor).prop_map(
+        |(retrieval, source_cache_bytes, write_back_bytes, lossy, governor)| {
             Encoding::default()
+                .with_governor(governor)
                 .with_retrieval(retrieval)
                 .with_source_cache_bytes(source_cache_bytes)
                 .with_write_back_bytes(write_back_bytes)

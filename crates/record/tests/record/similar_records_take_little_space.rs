@@ -174,7 +174,8 @@ fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
     }
     store.finish_encoding().unwrap();
     let report = store.encoding();
-    assert_eq!((report.records, report.given_up), (150, 1));
+    // 50 versions, and the first one, which is the next of none.
+    assert_eq!((report.records, report.given_up), (151, 1));
     drop((gains, loses, store));
 
     let store = Store::open(folder.path(), options).unwrap();
@@ -191,6 +192,43 @@ fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
     loses.put(b"a", &noise(4000, 99)).unwrap();
     store.finish_encoding().unwrap();
     assert_eq!((store.encoding().deltas, store.encoding().given_up), (1, 0));
+}
+
+/// As rows of a table that is imported, and lives from then on.
+#[test]
+fn versions_become_deltas_also_of_records_that_resembled_nothing_when_they_were_new() {
+    let folder = folder();
+    let mut options = options();
+    options.encoding.governor = Governor {
+        records: 50,
+        ratio_percent_min: 110,
+    };
+    let row = |number: u8, version: u8| {
+        let mut row = noise(4000, number.into());
+        row[usize::from(version)] ^= 1;
+        row
+    };
+    for version in 0..3 {
+        let store = Store::open(folder.path(), options).unwrap();
+        let rows = store.namespace("rows", Versions::Kept).unwrap();
+        for number in 0..100 {
+            rows.put(&[number], &row(number, version)).unwrap();
+        }
+        store.finish_encoding().unwrap();
+        let found = store.statistics(&mut |_| ControlFlow::Continue(())).unwrap();
+        let rows = &found.namespaces[0];
+        assert_eq!((rows.search_stopped, rows.encoding_stopped), (true, false));
+        assert_eq!(rows.deltas.count, 100 * u64::from(version));
+        assert!(store.verify(&mut |_| ControlFlow::Continue(())).unwrap().is_clean());
+    }
+    // Until versions do not resemble each other either.
+    let store = Store::open(folder.path(), options).unwrap();
+    let rows = store.namespace("rows", Versions::Kept).unwrap();
+    for number in 0..100 {
+        rows.put(&[number], &noise(4000, 1000 + u32::from(number))).unwrap();
+    }
+    store.finish_encoding().unwrap();
+    assert_eq!((store.encoding().records, store.encoding().given_up), (50, 1));
 }
 
 #[test]

@@ -167,6 +167,7 @@ struct JsonNamespaceStats<'n> {
     retrievals: JsonRetrievals,
     latest_retrievals: JsonRetrievals,
     encoding_stopped: bool,
+    search_stopped: bool,
     chains: u64,
     chain_longest: u64,
     index_entries: u64,
@@ -211,6 +212,7 @@ impl<'n> JsonNamespaceStats<'n> {
             retrievals: (&found.retrievals).into(),
             latest_retrievals: (&found.latest_retrievals).into(),
             encoding_stopped: found.encoding_stopped,
+            search_stopped: found.search_stopped,
             chains: found.chains,
             chain_longest: found.chain_longest,
             index_entries: found.index_entries,
@@ -444,10 +446,10 @@ fn chains_table(spaces: &[NamespaceStatistics]) -> Table {
             count(space.chain_longest),
             count(space.index_entries),
             size(space.index_bytes_min()),
-            if space.encoding_stopped {
-                "stopped: deltas saved too little".to_owned()
-            } else {
-                String::new()
+            match (space.encoding_stopped, space.search_stopped) {
+                (true, _) => "stopped: deltas saved too little".to_owned(),
+                (false, true) => "of versions only: of other keys, deltas saved too little".to_owned(),
+                (false, false) => String::new(),
             },
         ]);
     }

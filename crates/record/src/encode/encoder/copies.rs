@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ibid_delta::Sketch;
-use ibid_format::record::{self, BodyCheck, COPIES_MAX, ChainEntry, LatestEntry, key_of};
+use ibid_format::record::{self, BodyCheck, COPIES_MAX, ChainEntry, LatestEntry, Stopped, key_of};
 
 use super::{CachedBody, Choice, EncoderThread, REPLACED_SAVED_PART, Source, number_of};
 use crate::engine::Snapshot;
@@ -172,7 +172,7 @@ impl EncoderThread {
             self.pending.rewrite(u64::MAX, rewrite);
         }
         self.bodies.replace(last, check);
-        if self.namespaces.entry(namespace).or_default().is_given_up {
+        if self.stopped(namespace) == Some(Stopped::All) {
             return Ok(());
         }
         let mut entry = self.first_of_chain(namespace);

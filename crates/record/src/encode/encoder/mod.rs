@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ibid_delta::{Candidate, CandidateState, DeltaEncoder, Method, RankedCandidate, Ranking, Sketch, Sketcher};
 use ibid_format::record::{
-    self, BodyCheck, ChainEntry, EncoderWatermark, LatestEntry, Record, VersionEntry, WATERMARK_KEY, key_of,
+    self, BodyCheck, ChainEntry, EncoderWatermark, LatestEntry, Record, Stopped, VersionEntry, WATERMARK_KEY, key_of,
 };
 
 use self::state::{NamespaceState, given_up};
@@ -235,9 +235,10 @@ impl EncoderThread {
         let watermark = watermark.map_err(|error| Error::damaged(Table::Meta, WATERMARK_KEY, error))?;
         (self.next, self.next_written) = (watermark.next, watermark.next);
         if self.options.governor.records > 0 {
-            for namespace in given_up(&*snapshot)? {
-                self.namespaces.entry(namespace).or_default().is_given_up = true;
-                self.tally.update().given_up += 1;
+            for (namespace, stopped) in given_up(&*snapshot)? {
+                let state = self.namespaces.entry(namespace).or_default();
+                state.stopped = state.stopped.max(Some(stopped));
+                self.tally.update().given_up += u64::from(stopped == Stopped::All);
             }
         }
         Ok(())
@@ -266,8 +267,7 @@ impl EncoderThread {
             go_on()
         })?;
         for (namespace, chains) in chains {
-            let is_given_up = self.namespaces.get(&namespace).is_some_and(|state| state.is_given_up);
-            if !is_given_up {
+            if self.stopped(namespace).is_none() {
                 self.index.make_room(namespace, chains);
             }
         }
@@ -397,8 +397,13 @@ impl EncoderThread {
     /// Makes the older record that resembles the new one most a delta of it.
     fn encode(&mut self, mut new: NewRecord) -> Result<(), Error> {
         let is_shared = new.length >= SHARED_BYTES_MIN;
-        let is_given_up = self.namespaces.entry(new.namespace).or_default().is_given_up;
-        if is_given_up && !is_shared || new.length > self.options.compared_bytes_max {
+        let stopped = self.stopped(new.namespace);
+        let is_examined = match stopped {
+            None => true,
+            Some(Stopped::OtherKeys) => new.prior.is_some(),
+            Some(Stopped::All) => false,
+        };
+        if !is_examined && !is_shared || new.length > self.options.compared_bytes_max {
             return Ok(());
         }
         // Before the snapshot: the settings in it are as new then.
@@ -421,19 +426,20 @@ impl EncoderThread {
             None => None,
         };
         let (mut same, copies) = same.map_or((None, Vec::new()), |same| (Some(same.choice), same.copies));
-        if is_given_up {
+        if !is_examined {
             return same.map_or(Ok(()), |same| self.share(&*snapshot, same));
         }
         self.tally.update().records += 1;
         self.count_new(&new);
         let latest = self.latest(&*snapshot, new.namespace, new.versions_kept)?;
-        let is_compared = self.is_compared(&new, body.len());
-        let sketch = if is_compared || new.prior.is_some() {
+        let is_compared = stopped.is_none() && self.is_compared(&new, body.len());
+        let sketch = if is_compared || stopped.is_none() && new.prior.is_some() {
             self.sketch(&body)
         } else {
             Sketch::default()
         };
         let mut choice = self.replaced(&*snapshot, &new, source, latest)?;
+        let has_replaced = choice.is_some();
         if choice.is_none() && same.is_none() && is_compared {
             choice = self.most_similar(&*snapshot, &new, source, &sketch, latest)?;
         }
@@ -462,14 +468,19 @@ impl EncoderThread {
         let length = body.len();
         self.cache
             .insert(new.number, Arc::new(CachedBody { body, check }), length);
-        self.judge(new.namespace, length, saved);
+        self.judge(&new, length, saved, has_replaced);
         Ok(())
+    }
+
+    /// Returns what was given up in a namespace.
+    fn stopped(&self, namespace: u32) -> Option<Stopped> {
+        self.namespaces.get(&namespace).and_then(|state| state.stopped)
     }
 
     /// Returns whether the new record is compared with others than its prior.
     fn is_compared(&mut self, new: &NewRecord, length: usize) -> bool {
         let state = self.namespaces.entry(new.namespace).or_default();
-        state.savings.takes(length, self.options.size_filter_percent)
+        state.of_other_keys.takes(length, self.options.size_filter_percent)
     }
 
     /// Returns the record that the new one replaced, or that the caller said it is like, as a delta
@@ -538,6 +549,10 @@ impl EncoderThread {
         entry.features = sketch.features().iter().map(|&feature| feature as u32).collect();
         entry.feature_bytes = self.options.feature_bytes.count() as u32;
         let pending = &self.pending;
+        if self.stopped(entry.namespace).is_some() {
+            self.pending.set_chain(number, Some(entry));
+            return Ok(());
+        }
         self.index.insert(entry.namespace, number, sketch, |show| {
             each_chain(read, |number, entry| {
                 if pending.chain(number).is_none() {
@@ -552,14 +567,26 @@ impl EncoderThread {
         Ok(())
     }
 
-    /// Counts what the new record saved, and gives the namespace up if encoding does not pay.
-    fn judge(&mut self, namespace: u32, length: usize, saved: u64) {
+    /// Counts what the new record saved, and gives up what does not pay: first to look at other keys, and then
+    /// versions, which cost less to find. A first version that resembles nothing says nothing about its next ones.
+    fn judge(&mut self, new: &NewRecord, length: usize, saved: u64, has_replaced: bool) {
+        let (governor, namespace) = (self.options.governor, new.namespace);
         let state = self.namespaces.entry(namespace).or_default();
-        if state.savings.count(self.options.governor, length, saved) {
-            state.is_given_up = true;
+        let was = state.stopped;
+        if was.is_none() && !has_replaced && state.of_other_keys.count(governor, length, saved) {
+            state.stopped = Some(match new.versions_kept {
+                true => Stopped::OtherKeys,
+                false => Stopped::All,
+            });
             self.index.drop_namespace(namespace);
-            self.pending.give_up(namespace);
-            self.tally.update().given_up += 1;
+        }
+        let of_versions = if has_replaced { saved } else { 0 };
+        if new.prior.is_some() && state.of_versions.count(governor, length, of_versions) && state.stopped.is_some() {
+            state.stopped = Some(Stopped::All);
+        }
+        if let Some(stopped) = state.stopped.filter(|_| state.stopped != was) {
+            self.pending.give_up(namespace, stopped);
+            self.tally.update().given_up += u64::from(stopped == Stopped::All);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use ibid_format::record::{ENCODING_STOPPED_PREFIX, EncodingStopped, KeyEntry, LatestEntry};
+use ibid_format::record::{ENCODING_STOPPED_PREFIX, EncodingStopped, KeyEntry, LatestEntry, Stopped};
 
 use super::super::governor::Savings;
 use super::EncoderThread;
@@ -15,9 +15,12 @@ use crate::write::feed::NewRecord;
 /// The state of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceState {
-    pub(super) savings: Savings,
-    /// Whether encoding was given up.
-    pub(super) is_given_up: bool,
+    /// Of records that were compared with those of other keys.
+    pub(super) of_other_keys: Savings,
+    /// Of versions, as deltas of the next ones of their keys.
+    pub(super) of_versions: Savings,
+    /// What was given up.
+    pub(super) stopped: Option<Stopped>,
     /// How its latest versions are stored; [`None`] if that has to be looked up.
     latest: Option<LatestEntry>,
     /// New records that were the first under their keys, and others: of the first keys that were there, and since then.
@@ -103,12 +106,12 @@ fn sampled(read: &dyn Snapshot, namespace: u32) -> Result<(u64, u64), Error> {
     Ok((keys, further))
 }
 
-/// Returns the namespaces in which encoding was given up.
-pub(super) fn given_up(read: &dyn Snapshot) -> Result<Vec<u32>, Error> {
+/// Returns the namespaces in which something was given up, some of them twice.
+pub(super) fn given_up(read: &dyn Snapshot) -> Result<Vec<(u32, Stopped)>, Error> {
     let mut found = Vec::new();
-    let mut each = |key: &[u8], _: &[u8]| match EncodingStopped::namespace_of(key) {
-        Some(namespace) => {
-            found.push(namespace);
+    let mut each = |key: &[u8], _: &[u8]| match EncodingStopped::of_key(key) {
+        Some(stopped) => {
+            found.push(stopped);
             ControlFlow::Continue(())
         }
         None if key.starts_with(ENCODING_STOPPED_PREFIX) => ControlFlow::Continue(()),
