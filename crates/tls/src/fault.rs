@@ -64,7 +64,7 @@ impl Fault {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() {
-                return Some(of_certificate(why));
+                return Some(not_accepted(why));
             }
             // Of an error within another one, that names the cause of the one within.
             let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -84,7 +84,7 @@ impl Fault {
         let error = error.get_ref()?.downcast_ref::<E>()?;
         let found = error.to_string();
         Some(match error {
-            E::InvalidCertificate(why) => of_certificate(why),
+            E::InvalidCertificate(why) => not_accepted(why),
             E::AlertReceived(alert) => return of_alert(*alert, shows, begins),
             E::NoCertificatesPresented => Fault::CertificateRequired,
             E::PeerIncompatible(_) => Fault::NotAgreed { found },
@@ -100,7 +100,7 @@ impl Fault {
     }
 }
 
-fn of_certificate(error: &CertificateError) -> Fault {
+fn not_accepted(error: &CertificateError) -> Fault {
     match error {
         // The other authority may have the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Fault::UnknownAuthority,

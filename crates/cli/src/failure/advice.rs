@@ -275,12 +275,9 @@ fn on_server(error: &StorageError) -> &'static str {
         {
             "Check the address and --endpoint. If there is no such bucket yet, make it with the tools of the service."
         }
-        ErrorKind::Io if error.found().starts_with(NOT_TRUSTED) && error.found().contains("(CA:") => {
-            "Give the server another certificate (docs/remote.md)."
-        }
         ErrorKind::Io if error.found().starts_with(NOT_TRUSTED) => {
-            "Give the certificate of its authority with --ca-file, and check the name in the address and the clocks \
-             (docs/remote.md)."
+            "Check the name in the address and the clocks, and give the certificate of its authority with --ca-file, \
+             or the server another certificate (docs/remote.md)."
         }
         ErrorKind::Io if error.found().starts_with("the server answers 3") || error.found().contains(WRONG_REGION) => {
             "Check --region, AWS_REGION and --endpoint: the bucket is elsewhere."

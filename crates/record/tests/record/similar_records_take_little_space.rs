@@ -155,14 +155,20 @@ fn the_oldest_version_needs_as_few_retrievals_as_promised() {
     assert!(store.encoding().hops > 957 / 8 + 957 / 16 - 4);
 }
 
-#[test]
-fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
-    let folder = folder();
+/// Returns options with which a namespace is judged after 50 records.
+fn judged_early() -> Options {
     let mut options = options();
     options.encoding.governor = Governor {
         records: 50,
         ratio_percent_min: 110,
     };
+    options
+}
+
+#[test]
+fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
+    let folder = folder();
+    let mut options = judged_early();
     let store = Store::open(folder.path(), options).unwrap();
     let (gains, loses) = (
         store.namespace("gains", Versions::Kept).unwrap(),
@@ -198,11 +204,7 @@ fn a_namespace_in_which_encoding_does_not_pay_is_given_up_for_good() {
 #[test]
 fn versions_become_deltas_also_of_records_that_resembled_nothing_when_they_were_new() {
     let folder = folder();
-    let mut options = options();
-    options.encoding.governor = Governor {
-        records: 50,
-        ratio_percent_min: 110,
-    };
+    let options = judged_early();
     let row = |number: u8, version: u8| {
         let mut row = noise(4000, number.into());
         row[usize::from(version)] ^= 1;
