@@ -214,7 +214,10 @@ impl Repository {
 
 pub(crate) fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
     match storage.get(&config_name(), config::LIMIT) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(without_config(storage)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => match without_config(storage)? {
+            Some(error) => Err(error),
+            None => Ok(storage.get(&config_name(), config::LIMIT)?),
+        },
         Err(error) if error.kind() == ErrorKind::TooLarge => Err(damaged_config(
             storage,
             ibid_format::Error::OutOfRange {
@@ -229,8 +232,9 @@ pub(crate) fn read_config(storage: &dyn Storage) -> Result<Vec<u8>> {
 }
 
 /// Returns what the lack of a config means: that there is no repository, or that it is lost. A key alone may be
-/// left of an initialisation that was cut short.
-pub(crate) fn without_config(storage: &dyn Storage) -> Result<Error> {
+/// left of an initialisation that was cut short. Returns [`None`] if there is a config by now, because another program
+/// has made the repository meanwhile.
+pub(crate) fn without_config(storage: &dyn Storage) -> Result<Option<Error>> {
     const FOLDERS: [&str; 4] = [folder::SNAPSHOTS, folder::INDEX, folder::SKETCHES, folder::PACKS];
     let location = storage.location();
     let listed = Listed::of(storage, &[&FOLDERS[..], &[folder::CONFIG_COPY]].concat())?;
@@ -246,10 +250,14 @@ pub(crate) fn without_config(storage: &dyn Storage) -> Result<Error> {
     for folder in FOLDERS {
         is_ours = is_ours || !listed.ids(storage, folder)?.is_empty();
     }
-    Ok(match is_ours {
-        true => Error::ConfigMissing { location, has_copy },
-        false => Error::NoRepository { location },
-    })
+    if !is_ours {
+        return Ok(Some(Error::NoRepository { location }));
+    }
+    match storage.size(&config_name()) {
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Error::ConfigMissing { location, has_copy })),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(crate) fn read_header(storage: &dyn Storage, bytes: &[u8]) -> Result<config::Header> {

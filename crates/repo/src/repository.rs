@@ -180,8 +180,10 @@ impl Repository {
             Err(error) => return Err(error.into()),
         }
         // A repository that has lost its config must not get another, which would not open its files.
-        if let error @ Error::ConfigMissing { .. } = without_config(storage.as_ref())? {
-            return Err(error);
+        match without_config(storage.as_ref())? {
+            Some(Error::NoRepository { .. }) => {}
+            Some(error) => return Err(error),
+            None => return Err(Error::RepositoryExists { location }),
         }
         if password.is_none() && matches!(options.shared, Some((_, true))) {
             return Err(Error::KeyWouldBeOpen);

@@ -1,7 +1,7 @@
 //! Key slots: a password that opens the repository is never lost, and one that was replaced no
 //! longer opens it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use ibid_format::slot::{self, Argon2Cost, MEMORY_KIB_ALLOWED, Note, Slot};
 use ibid_format::{FileId, Keys};
@@ -292,6 +292,40 @@ fn an_init_that_comes_second_takes_its_key_away() {
     assert_eq!(made.iter().filter(|made| **made).count(), 1);
     assert_eq!(slots(first.as_ref()).len(), 1);
     open(&first, b"first").unwrap();
+}
+
+/// Another program makes the repository just before the first look at what there is.
+struct MadeMeanwhile {
+    storage: Arc<Memory>,
+    made: Once,
+}
+
+impl Hooks for MadeMeanwhile {
+    fn inner(&self) -> &dyn Storage {
+        self.storage.as_ref()
+    }
+
+    fn list_together(
+        &self,
+        folders: &[&str],
+        each: &mut dyn FnMut(Name, u64),
+    ) -> Result<Vec<bool>, ibid_storage::Error> {
+        self.made.call_once(|| {
+            Repository::init(self.storage.clone(), Some(b"first"), &quick()).unwrap();
+        });
+        self.storage.list_together(folders, each)
+    }
+}
+
+#[test]
+fn a_repository_that_is_made_meanwhile_has_not_lost_its_config() {
+    let empty = || {
+        let (storage, made) = (Arc::new(Memory::new()), Once::new());
+        Arc::new(Hooked(MadeMeanwhile { storage, made }))
+    };
+    let error = Repository::init(empty(), Some(b"first"), &quick()).unwrap_err();
+    assert!(matches!(error, Error::RepositoryExists { .. }), "{error}");
+    Repository::open(empty(), Some(b"first")).unwrap();
 }
 
 /// A slot that needs more memory than this machine has is not reported as damaged.
