@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
             .iter()
             .map(|body| (body.base, body.bytes.len()))
             .collect();
-        let bodies = contents.bodies.iter().flat_map(|body| body.bytes).copied().collect();
+        let bodies = contents.bodies.iter().map(|body| body.bytes.to_vec()).collect();
         let joined = RawContents::new(&contents.entries, &parts, bodies).expect("it was unpacked");
         let (again, length) = joined.compress(1).expect("it was unpacked");
         let mut raw = Vec::new();

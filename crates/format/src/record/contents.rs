@@ -1,6 +1,7 @@
 //! What messages hold: log entries with bodies, or rows of tables, compressed.
 
-use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, compress_bound};
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, InBuffer, OutBuffer, compress_bound};
 
 use super::index::INDEX_ROW_BYTES_MAX;
 use super::oplog::LOG_ENTRY_BYTES_MAX;
@@ -45,25 +46,71 @@ pub(super) fn joined(first: Vec<u8>, mut second: Vec<u8>, room: usize) -> Vec<u8
     second
 }
 
-fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
-    in_range("length of contents", raw.len() as u64, 1, RAW_BYTES_MAX)?;
+/// Returns what compresses so many bytes at a level.
+fn compressor(level: i32, length: u64) -> Result<CCtx<'static>, Error> {
+    in_range("length of contents", length, 1, RAW_BYTES_MAX)?;
     let mut context = CCtx::create();
     // Levels beyond those that zstd has are brought into its range.
     let _ = context.set_parameter(CParameter::CompressionLevel(level));
-    let failed = |code| Error::Zstd {
-        field: "compressing a message",
-        reason: zstd_safe::get_error_name(code),
-    };
     // 5 bytes for each entry; zstd lowers what is too much for a short message. Its own choice for 1 MiB at level 9
     // takes 11 MB instead of 1.3, makes messages 0.3 % smaller, and takes up to twice as long.
-    let hash_log = (raw.len() / 8).max(1).ilog2().clamp(18, 22);
-    context.set_parameter(CParameter::HashLog(hash_log)).map_err(failed)?;
+    let hash_log = (length / 8).max(1).ilog2().clamp(18, 22);
+    let set = context.set_parameter(CParameter::HashLog(hash_log));
+    set.map_err(compressing_failed)?;
+    Ok(context)
+}
+
+fn compressing_failed(code: usize) -> Error {
+    Error::Zstd {
+        field: "compressing a message",
+        reason: zstd_safe::get_error_name(code),
+    }
+}
+
+fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
+    let mut context = compressor(level, raw.len() as u64)?;
     let mut packed = Vec::with_capacity(compress_bound(raw.len()));
-    context.compress2(&mut packed, raw).map_err(failed)?;
+    context.compress2(&mut packed, raw).map_err(compressing_failed)?;
     Ok(packed)
 }
 
-/// Decompresses the output of [`compress`]. Memory is taken only for what the bytes can produce.
+/// Compresses several buffers as one, and frees each when it has been read. zstd keeps a window of what it has read: as
+/// long as the longest buffer, 4 MiB at most.
+fn compress_one_by_one(buffers: Vec<Vec<u8>>, level: i32) -> Result<Vec<u8>, Error> {
+    const WINDOW_LOGS: (u32, u32) = (17, 22);
+    let length: usize = buffers.iter().map(Vec::len).sum();
+    let longest = buffers.iter().map(Vec::len).max().unwrap_or_default();
+    let mut context = compressor(level, length as u64)?;
+    let window_log = longest.max(1).ilog2().clamp(WINDOW_LOGS.0, WINDOW_LOGS.1);
+    let set = context.set_parameter(CParameter::WindowLog(window_log));
+    set.map_err(compressing_failed)?;
+    let set = context.set_pledged_src_size(Some(length as u64));
+    set.map_err(compressing_failed)?;
+    let mut packed = Vec::new();
+    let mut left = buffers.len();
+    for buffer in buffers {
+        left -= 1;
+        let mut input = InBuffer::around(&buffer);
+        loop {
+            packed.reserve(CCtx::out_size());
+            let written = packed.len();
+            let mut output = OutBuffer::around_pos(&mut packed, written);
+            let (then, is_last) = match left {
+                0 => (ZSTD_EndDirective::ZSTD_e_end, true),
+                _ => (ZSTD_EndDirective::ZSTD_e_continue, false),
+            };
+            let unwritten = context.compress_stream2(&mut output, &mut input, then);
+            let unwritten = unwritten.map_err(compressing_failed)?;
+            if input.pos() == buffer.len() && (unwritten == 0 || !is_last) {
+                break;
+            }
+        }
+    }
+    Ok(packed)
+}
+
+/// Decompresses what [`compress`] or [`compress_one_by_one`] returned. Memory is taken only for what the bytes can
+/// produce.
 fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
     in_range("length of contents", length, 1, RAW_BYTES_MAX)?;
     check_packed(packed, length)?;
@@ -82,25 +129,29 @@ fn decompress(packed: &[u8], length: u64) -> Result<Vec<u8>, Error> {
 ///
 /// // A body of four bytes, and a delta of record 7.
 /// let parts = [(0, 4), (7, 5)];
-/// let raw = RawContents::new(&[b"entry"], &parts, b"bodydelta".to_vec())?;
+/// let raw = RawContents::new(&[b"entry"], &parts, vec![b"body".to_vec(), b"delta".to_vec()])?;
 /// let (packed, length) = raw.compress(9)?;
 /// let mut bytes = Vec::new();
 /// let contents = decompress_contents(&packed, length, &mut bytes)?;
 /// assert_eq!((contents.bodies[1].base, contents.bodies[1].bytes), (7, &b"delta"[..]));
-/// assert!(RawContents::new(&[b"entry"], &parts, b"body".to_vec()).is_err());
+/// assert!(RawContents::new(&[b"entry"], &parts, vec![b"body".to_vec()]).is_err());
 /// # Ok::<(), ibid_format::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct RawContents(Vec<u8>);
+pub struct RawContents {
+    /// One after the other.
+    buffers: Vec<Vec<u8>>,
+}
 
 impl RawContents {
-    /// Puts entries together with bodies, in whose memory. `parts` are the base and the length of each body.
+    /// Puts entries together with bodies, in whose memory. `parts` are the base and the length of each body. The bodies
+    /// may be in several buffers, each of which is freed as soon as it is compressed.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfRange`] for more entries or bodies than a message can hold; [`Error::Mismatch`] if the lengths are
     /// not those of the bodies.
-    pub fn new(entries: &[impl AsRef<[u8]>], parts: &[(u64, usize)], bodies: Vec<u8>) -> Result<Self, Error> {
+    pub fn new(entries: &[impl AsRef<[u8]>], parts: &[(u64, usize)], mut bodies: Vec<Vec<u8>>) -> Result<Self, Error> {
         for (field, count) in [
             ("entries of a message", entries.len()),
             ("bodies of a message", parts.len()),
@@ -108,7 +159,8 @@ impl RawContents {
             in_range(field, count as u64, 0, PARTS_MAX)?;
         }
         let length: usize = parts.iter().map(|(_, length)| length).sum();
-        equal("bytes of all bodies", length as u64, bodies.len() as u64)?;
+        let there: usize = bodies.iter().map(Vec::len).sum();
+        equal("bytes of all bodies", length as u64, there as u64)?;
         let mut raw = Vec::new();
         wire::put_varint(&mut raw, entries.len() as u64);
         for entry in entries {
@@ -119,7 +171,11 @@ impl RawContents {
             wire::put_varint(&mut raw, base);
             wire::put_varint(&mut raw, length as u64);
         }
-        Ok(RawContents(joined(raw, bodies, 0)))
+        match bodies.first_mut() {
+            Some(first) => *first = joined(raw, std::mem::take(first), 0),
+            None => bodies.push(raw),
+        }
+        Ok(RawContents { buffers: bodies })
     }
 
     /// Compresses the contents by zstd at this level. Returns them and their length before that, bytes.
@@ -128,7 +184,12 @@ impl RawContents {
     ///
     /// [`Error::OutOfRange`] for more than a message can hold; [`Error::Zstd`].
     pub fn compress(self, level: i32) -> Result<(Vec<u8>, u64), Error> {
-        Ok((compress(&self.0, level)?, self.0.len() as u64))
+        let length: usize = self.buffers.iter().map(Vec::len).sum();
+        let packed = match &self.buffers[..] {
+            [raw] => compress(raw, level)?,
+            _ => compress_one_by_one(self.buffers, level)?,
+        };
+        Ok((packed, length as u64))
     }
 }
 
@@ -200,7 +261,8 @@ impl PageRows {
 
     /// Returns the contents of a message with these rows.
     pub fn finish(self) -> RawContents {
-        RawContents(self.raw)
+        let buffers = vec![self.raw];
+        RawContents { buffers }
     }
 }
 
@@ -225,4 +287,51 @@ pub fn decompress_rows<'a>(packed: &[u8], length: u64, raw: &'a mut Vec<u8>) -> 
         ));
     }
     Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_in_several_buffers_arrive_as_those_in_one() {
+        // Noise, and each time what was there before: beyond the window, and within it.
+        let mut seed = 1_u64;
+        let mut noise = |length: usize| -> Vec<u8> {
+            let next = || {
+                seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (seed >> 56) as u8
+            };
+            std::iter::repeat_with(next).take(length).collect()
+        };
+        let first = noise(300_000);
+        for lengths in [
+            &[0, 0][..],
+            &[0, 1],
+            &[300_000, 0],
+            &[5, 300_000],
+            &[200_000; 7],
+            &[1; 300],
+        ] {
+            let bodies: Vec<Vec<u8>> = lengths.iter().map(|&length| noise(length)).collect();
+            let bodies: Vec<Vec<u8>> = bodies.into_iter().flat_map(|body| [first.clone(), body]).collect();
+            let parts: Vec<(u64, usize)> = bodies.iter().map(|body| (0, body.len())).collect();
+            let in_one = vec![bodies.concat()];
+            for buffers in [bodies.clone(), in_one] {
+                let raw = RawContents::new(&[b"entry"], &parts, buffers).unwrap();
+                let (packed, length) = raw.compress(9).unwrap();
+                let mut bytes = Vec::new();
+                let contents = decompress_contents(&packed, length, &mut bytes).unwrap();
+                assert_eq!(contents.entries, [b"entry"]);
+                assert!(
+                    contents
+                        .bodies
+                        .iter()
+                        .map(|body| body.bytes)
+                        .eq(bodies.iter().map(Vec::as_slice))
+                );
+                assert!(packed.len() <= compress_bound(length as usize));
+            }
+        }
+    }
 }

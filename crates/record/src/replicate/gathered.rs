@@ -13,8 +13,10 @@ pub(super) struct Gathered {
     pub(super) entries: Vec<Vec<u8>>,
     /// Bytes of the entries.
     pub(super) entry_bytes: usize,
-    /// The encoded bodies, one after the other.
-    pub(super) bodies: Vec<u8>,
+    /// The encoded bodies, one after the other, in buffers.
+    pub(super) bodies: Vec<Vec<u8>>,
+    /// Bytes of the encoded bodies.
+    encoded_bytes: usize,
     /// Of each the base that it is a delta of, 0 if it is whole, and its length.
     pub(super) parts: Vec<(u64, usize)>,
     /// Bytes of the bodies, before they were encoded.
@@ -23,9 +25,24 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// Returns where to append a body: a buffer that has fewer than so many bytes.
+    pub(super) fn buffer(&mut self, buffer_bytes: usize) -> &mut Vec<u8> {
+        if self.bodies.last().is_none_or(|last| last.len() >= buffer_bytes) {
+            self.bodies.push(Vec::new());
+        }
+        let last = self.bodies.len() - 1;
+        &mut self.bodies[last]
+    }
+
+    /// Notes a body that was appended, as a delta of `base` or whole if that is 0.
+    pub(super) fn add(&mut self, base: u64, length: usize) {
+        self.parts.push((base, length));
+        self.encoded_bytes += length;
+    }
+
     /// Whether no more entries are to be added to a message of so many bytes.
     pub(super) fn is_full(&self, message_bytes: usize) -> bool {
-        let bytes = self.entry_bytes + self.bodies.len();
+        let bytes = self.entry_bytes + self.encoded_bytes;
         bytes >= message_bytes || self.body_bytes >= BODY_BYTES || self.entries.len() == ENTRIES
     }
 }

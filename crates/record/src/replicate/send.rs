@@ -25,6 +25,8 @@ use crate::write::request::{Command, Durability, LogCommand, Outcome, TRANSFERRE
 
 /// Bytes of entries and deltas in a message, beyond the first entry.
 pub(super) const MESSAGE_BYTES: usize = 1 << 20;
+/// Bytes of bodies that are kept together until they are compressed. zstd finds copies within about as many.
+const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// The level of zstd for messages.
 const LEVEL: i32 = 9;
 /// How densely a body is searched for copies.
@@ -380,9 +382,11 @@ impl Sender {
                 gathered.digest.add(&body);
                 gathered.body_bytes += body.len();
                 let prior = (!whole).then_some(prior);
-                let start = gathered.bodies.len();
-                let base = self.encode(making, number, prior, &body, &mut gathered.bodies)?;
-                gathered.parts.push((base, gathered.bodies.len() - start));
+                let buffer = gathered.buffer(BUFFER_BYTES_MAX.min(self.answering.sending_max()));
+                let start = buffer.len();
+                let base = self.encode(making, number, prior, &body, buffer)?;
+                let length = buffer.len() - start;
+                gathered.add(base, length);
                 self.traffic.bodies += 1;
                 self.traffic.body_bytes += body.len() as u64;
                 self.traffic.deltas += u64::from(base != 0);
