@@ -89,6 +89,16 @@ impl Repository {
         Ok(found)
     }
 
+    /// Returns whether a keeper has forgotten a snapshot, and it was neither brought back nor freed since.
+    pub(crate) fn is_forgotten(&self, id: FileId) -> Result<bool> {
+        match self.read_forgotten(id) {
+            Ok(snapshot) => Ok(snapshot.is_some()),
+            Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) if error.is_fault() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn read_forgotten(&self, id: FileId) -> Result<Option<Snapshot>> {
         let name = name_in(folder::FORGOTTEN, id);
         let mut bytes = self.files.storage.get(&name, snapshot::LIMIT)?;

@@ -40,7 +40,7 @@ pub(crate) use log::{PruneState, append, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
-use crate::layout::{folder, name_in};
+use crate::layout::{folder, name_in, new_id};
 use crate::listed::Listed;
 use crate::threads::{both, each};
 use crate::{Error, Repository, Result, SnapshotInfo, StorageError, Warning, clock};
@@ -154,7 +154,7 @@ impl Repository {
         if options.exclusive {
             self.refuse_open_sessions(options)?;
         }
-        let folders = [folder::CHECKPOINTS, folder::FORGOTTEN, folder::PRUNE, folder::SESSIONS];
+        let folders = [folder::CHECKPOINTS, folder::PRUNE, folder::SESSIONS];
         let listed = Listed::of(&*self.files.storage, &folders)?;
         // What an earlier one has begun.
         let state = PruneState::read_listed(&self.files, &listed)?;
@@ -172,7 +172,7 @@ impl Repository {
                 Some(state) => state,
                 None => PruneState::read(&self.files)?.settled(&self.files)?,
             };
-            match self.condemn_garbage(before, &listed, options, encodes, &mut summary) {
+            match self.condemn_garbage(before, options, encodes, &mut summary) {
                 // What is moved is there twice for a while. The packs that nothing needs go without that.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && no_space.is_none() => {
                     self.monitor.warn(Warning::MovesNothing);
@@ -239,23 +239,39 @@ impl Repository {
         Ok(!ids.is_empty())
     }
 
+    /// Makes it durable that snapshots are gone: after a loss of power, none must be back whose data is gone. Returns
+    /// the copies in `forgotten/` of those that are not among these, which were listed before.
+    fn settle_forgotten(&self, snapshots: &[SnapshotInfo]) -> Result<Vec<FileId>> {
+        // One that was gone when snapshots were listed had been copied before. In the other order, it could be missing
+        // in both lists.
+        let forgotten = self.files.list(folder::FORGOTTEN)?;
+        let mut forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
+        forgotten.retain(|id| !snapshots.iter().any(|info| info.id == *id));
+        let mut absent = Vec::new();
+        for &id in &forgotten {
+            // A writer could name one here that is about to be stored, and have it deleted.
+            if self.files.doubts.is_none() || self.is_forgotten(id)? {
+                absent.push(id);
+            }
+        }
+        if self.files.storage.tells_absence() {
+            // In a folder, that makes all durable that was removed from it: also what was not copied.
+            absent.push(new_id());
+        }
+        self.delete_all(folder::SNAPSHOTS, &absent)?;
+        Ok(forgotten)
+    }
+
     /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
-    /// Forgotten snapshots may have been listed.
     fn condemn_garbage(
         &self,
         state: PruneState,
-        listed: &Listed,
         options: &PruneOptions,
         encodes: bool,
         summary: &mut PruneSummary,
     ) -> Result<Emptied> {
-        let forgotten = listed.ids(&*self.files.storage, folder::FORGOTTEN)?;
         let snapshots = self.snapshots_needed()?;
-        let forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
-        // After a loss of power, a snapshot must not be back whose data is gone.
-        let mut gone = forgotten.clone();
-        gone.retain(|id| !snapshots.iter().any(|info| info.id == *id));
-        self.delete_all(folder::SNAPSHOTS, &gone)?;
+        let forgotten = self.settle_forgotten(&snapshots)?;
         let listed = LoadedIndex::list_for_pruner(self)?;
         let loaded = LoadedIndex::load_for_pruner(self, View::Writer, &state, listed.copy())?;
         loaded.settle(&self.files)?;
@@ -391,7 +407,6 @@ impl Repository {
             if !due.contains(&true) {
                 return Ok(state);
             }
-            let was_any_seen = |batch: &Batch| batch.seen.as_ref().is_some_and(|seen| !seen.is_empty());
             if state.entry.batches.iter().any(was_any_seen) {
                 // Their last snapshots may not be listed yet.
                 self.wait_for_caches(1, options)?;
@@ -432,6 +447,10 @@ impl Repository {
     fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
         let condemned = state.condemned();
         let snapshots = self.snapshots_needed()?;
+        if state.entry.batches.iter().any(was_any_seen) {
+            // One of a session that was open may have been stored, and forgotten, since packs were condemned.
+            self.settle_forgotten(&snapshots)?;
+        }
         let (all, kept) = self.load_views(state, View::Reader, View::Writer)?;
         if all.state.number != state.number || kept.state.number != state.number {
             return Ok(None);
@@ -482,6 +501,11 @@ impl Repository {
         }
         Ok(())
     }
+}
+
+/// Returns whether sessions were open when the packs of a batch had been condemned.
+fn was_any_seen(batch: &Batch) -> bool {
+    batch.seen.as_ref().is_some_and(|seen| !seen.is_empty())
 }
 
 /// How an attempt to empty and condemn packs ended.

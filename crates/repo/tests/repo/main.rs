@@ -18,6 +18,7 @@ mod durability;
 mod durability_far;
 mod failures;
 mod fixture;
+mod forgotten_meanwhile;
 mod full_disk;
 mod healing;
 mod hints;

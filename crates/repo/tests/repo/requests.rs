@@ -136,8 +136,9 @@ fn requests_of_backups(chunks: u64) -> [u64; 4] {
 
 /// One list before all else, and for each of the three entries of its log what the entry is computed from, as
 /// `docs/prune.md` has it: snapshots, and then what an index is loaded from, for the first and the third; sessions for
-/// the second. What goes is planned from such lists, too, which have what it takes to encode chunks anew. Two more are
-/// for what is swept, and for what is left.
+/// the second. What goes is planned from such lists, too, which have what it takes to encode chunks anew, and from one
+/// of what was forgotten, which has to come after that of snapshots. Two more are for what is swept, and for what is
+/// left.
 #[test]
 fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice() {
     let memory = Arc::new(MemoryStorage::new());
@@ -161,13 +162,13 @@ fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice()
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert!(pruned.packs_deleted > 1 && pruned.packs_written > 0, "{pruned:?}");
     assert!(pruned.encoded_anew > 0);
-    assert_eq!(storage.0.lists() - before, 1 + 2 + (2 + 1 + 2) + 2);
+    assert_eq!(storage.0.lists() - before, 1 + (2 + 1) + (2 + 1 + 2) + 2);
     let before = storage.0.lists();
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert_eq!(pruned.packs_deleted, 0);
     assert_eq!(
         storage.0.lists() - before,
-        1 + 1 + 2 + 1 + 1,
+        1 + 1 + (2 + 1) + 1 + 1,
         "two sweeps, and nothing else"
     );
 }
