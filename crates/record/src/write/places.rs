@@ -25,11 +25,58 @@ pub(crate) fn remove(
     number: u64,
     bytes: usize,
 ) -> Result<(), Error> {
-    let mut places = places::group(transaction, number)?;
-    if places.get(number).is_some() {
-        places.set(number, None);
-        put(transaction, Places::group_of(number).0, &places)?;
-        records.note_moved_out(bytes);
+    let mut removal = Removal::default();
+    removal.remove(transaction, records, number, bytes)?;
+    removal.finish(transaction)
+}
+
+/// Removes places of many records. Of those that follow each other in a group, the entry is written once.
+#[derive(Default)]
+pub(crate) struct Removal {
+    open: Option<OpenGroup>,
+}
+
+struct OpenGroup {
+    group: u64,
+    places: Places,
+    is_changed: bool,
+}
+
+impl Removal {
+    /// Removes the place of a record, as [`remove`] does. Until [`finish`](Self::finish), it may be read still.
+    pub(crate) fn remove(
+        &mut self,
+        transaction: &mut dyn Transaction,
+        records: &Records,
+        number: u64,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let (group, _) = Places::group_of(number);
+        let open = match self.open.take_if(|open| open.group == group) {
+            Some(open) => open,
+            None => {
+                self.finish(transaction)?;
+                OpenGroup {
+                    group,
+                    places: places::group(transaction, number)?,
+                    is_changed: false,
+                }
+            }
+        };
+        let open = self.open.insert(open);
+        if open.places.get(number).is_some() {
+            open.places.set(number, None);
+            open.is_changed = true;
+            records.note_moved_out(bytes);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Writes what has changed.
+    pub(crate) fn finish(&mut self, transaction: &mut dyn Transaction) -> Result<(), Error> {
+        match self.open.take() {
+            Some(open) if open.is_changed => put(transaction, open.group, &open.places),
+            _ => Ok(()),
+        }
+    }
 }

@@ -44,9 +44,19 @@ fn edit(transaction: &mut dyn Transaction, number: u64, change: impl FnOnce(&mut
     Ok(())
 }
 
-/// Counts one more delta of `base`.
-pub(crate) fn add(transaction: &mut dyn Transaction, base: u64) -> Result<(), Error> {
-    set(transaction, base, |count, obsolete| (count.saturating_add(1), obsolete))
+/// Counts one more delta of each of these bases.
+pub(crate) fn add(transaction: &mut dyn Transaction, mut bases: Vec<u64>) -> Result<(), Error> {
+    bases.sort_unstable();
+    let group_of = |base: &u64| References::group_of(*base).0;
+    for bases in bases.chunk_by(|one, next| group_of(one) == group_of(next)) {
+        edit(transaction, bases[0], |references| {
+            for &base in bases {
+                let count = references.count(base).saturating_add(1);
+                references.set(base, count, references.is_obsolete(base));
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Counts one delta of `base` less. Removes `base` if it is obsolete and that was the last.

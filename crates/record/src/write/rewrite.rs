@@ -48,6 +48,8 @@ pub(crate) fn apply_rewrites(
     let mut ascending: Vec<&Rewrite> = rewrites.iter().collect();
     ascending.sort_unstable_by_key(|rewrite| rewrite.number);
     let mut written = Vec::with_capacity(rewrites.len());
+    let mut placed = places::Removal::default();
+    let (mut bases, mut bases_before) = (Vec::new(), Vec::new());
     for rewrite in ascending {
         // What needs a purged record is stored anew without it, so nothing is made to need one.
         let is_gone = !records.contains(transaction, rewrite.base)?
@@ -67,14 +69,18 @@ pub(crate) fn apply_rewrites(
             continue;
         };
         transaction.put_parts(Table::Records, &key, &[&around.head, &rewrite.delta, &around.check])?;
-        places::remove(transaction, records, rewrite.number, bytes_before)?;
+        placed.remove(transaction, records, rewrite.number, bytes_before)?;
         if !rewrite.is_whole() {
-            references::add(transaction, rewrite.base)?;
+            bases.push(rewrite.base);
         }
-        if let Some(base) = around.base_before {
-            references::subtract(transaction, records, base)?;
-        }
+        bases_before.extend(around.base_before);
         written.push((rewrite.number, rewrite.base));
+    }
+    placed.finish(transaction)?;
+    // What one needs no longer, another may need now: counts that are lower remove it.
+    references::add(transaction, bases)?;
+    for base in bases_before {
+        references::subtract(transaction, records, base)?;
     }
     Ok(written)
 }
