@@ -6,13 +6,15 @@ use std::ops::{Bound, ControlFlow};
 use ibid_delta::{Candidate, FeatureBytes, FeatureIndex, Sketch};
 use ibid_format::record::ChainEntry;
 
-use crate::engine::{Direction, Snapshot, Table};
+use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 
 /// Features of a record: K in dDedup §3.1.1.
 pub(crate) const FEATURES: usize = 8;
 /// Entries of a new feature index.
 const ENTRIES_MIN: usize = 1 << 10;
+/// Entries of chains that are read from one snapshot.
+const ENTRIES_AT_ONCE: usize = 1 << 14;
 
 /// A feature index for each namespace, which grows with its chains.
 pub(crate) struct NewestIndex {
@@ -129,17 +131,51 @@ impl NewestIndex {
 /// Shows every readable entry of the table `chains` until `each` breaks. A damaged entry costs bytes, not records.
 pub(crate) fn each_chain(
     read: &dyn Snapshot,
+    each: impl FnMut(u64, ChainEntry) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    show_chains(read, Bound::Unbounded, usize::MAX, each).map(drop)
+}
+
+/// Like [`each_chain`], from a new snapshot now and then: as long as there is one, an engine needs more and more space
+/// for what others change.
+pub(crate) fn each_chain_of(
+    engine: &dyn Engine,
     mut each: impl FnMut(u64, ChainEntry) -> ControlFlow<()>,
 ) -> Result<(), Error> {
+    let mut last = show_chains(&*engine.snapshot()?, Bound::Unbounded, ENTRIES_AT_ONCE, &mut each)?;
+    while let Some(key) = last {
+        last = show_chains(&*engine.snapshot()?, Bound::Excluded(&key), ENTRIES_AT_ONCE, &mut each)?;
+    }
+    Ok(())
+}
+
+/// Shows the readable ones of so many entries. Returns the key of the last if there may be more, and `each` has not
+/// broken.
+fn show_chains(
+    read: &dyn Snapshot,
+    from: Bound<&[u8]>,
+    entries: usize,
+    mut each: impl FnMut(u64, ChainEntry) -> ControlFlow<()>,
+) -> Result<Option<Vec<u8>>, Error> {
+    let (mut left, mut last) = (entries, None);
     let mut decoded = |key: &[u8], value: &[u8]| {
         if let Ok(number) = key.try_into().map(u64::from_be_bytes)
             && let Ok(entry) = ChainEntry::decode(number, value)
         {
-            return each(number, entry);
+            each(number, entry)?;
+        }
+        left -= 1;
+        if left == 0 {
+            last = Some(key.to_vec());
+            return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     };
-    let everything = (Bound::Unbounded, Bound::Unbounded);
-    read.range(Table::Chains, everything, Direction::Forward, &mut decoded)?;
-    Ok(())
+    read.range(
+        Table::Chains,
+        (from, Bound::Unbounded),
+        Direction::Forward,
+        &mut decoded,
+    )?;
+    Ok(last)
 }

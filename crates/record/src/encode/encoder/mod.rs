@@ -15,7 +15,7 @@ use ibid_format::record::{
 
 use self::state::{NamespaceState, given_up};
 use super::bodies::BodyIndex;
-use super::index::{FEATURES, NewestIndex, each_chain};
+use super::index::{FEATURES, NewestIndex, each_chain, each_chain_of};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
 use crate::compact::Activity;
@@ -247,7 +247,6 @@ impl EncoderThread {
     /// Fills the indexes with the newest records of all chains. Returns false, and leaves them empty, if it was ended
     /// before, because the store is being closed, or its caller leaves the little that waits to a later opening.
     fn fill(&mut self) -> Result<bool, Error> {
-        let snapshot = self.engine.snapshot()?;
         let (mut shown, mut is_left) = (0, false);
         let (feed, engine, next) = (&self.feed, &self.engine, self.next);
         let mut go_on = || {
@@ -262,7 +261,7 @@ impl EncoderThread {
             }
         };
         let mut chains: HashMap<u32, usize> = HashMap::new();
-        each_chain(&*snapshot, |_, entry| {
+        each_chain_of(&**engine, |_, entry| {
             *chains.entry(entry.namespace).or_default() += 1;
             go_on()
         })?;
@@ -272,7 +271,7 @@ impl EncoderThread {
             }
         }
         let (index, bodies) = (&mut self.index, &mut self.bodies);
-        each_chain(&*snapshot, |number, entry| {
+        each_chain_of(&**engine, |number, entry| {
             index.add(number, &entry);
             if let Some(check) = entry.check {
                 bodies.replace(number, check);
@@ -303,7 +302,14 @@ impl EncoderThread {
                 self.next = before.unwrap_or(self.next);
                 return Ok(());
             }
-            for missed in missed {
+            let with_prior = |missed: Missed| {
+                let prior = missed.prior(&*snapshot);
+                (missed, prior)
+            };
+            let missed: Vec<_> = missed.into_iter().map(with_prior).collect();
+            // To encode them takes long, and an engine needs more space as long as there is a snapshot.
+            drop(snapshot);
+            for (missed, prior) in missed {
                 if self.feed.has_ended() || until.is_some_and(|until| Instant::now() >= until) {
                     return Ok(());
                 }
@@ -311,7 +317,7 @@ impl EncoderThread {
                     self.feed.leave();
                 }
                 let number = missed.number;
-                match missed.prior(&*snapshot) {
+                match prior {
                     Ok((versions_kept, prior)) => self.encode_or_pass_over(NewRecord {
                         number,
                         namespace: missed.namespace,
