@@ -77,11 +77,12 @@ fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>, Error> {
 /// Compresses several buffers as one, and frees each when it has been read. zstd keeps a window of what it has read: as
 /// long as the longest buffer, 4 MiB at most.
 fn compress_one_by_one(buffers: Vec<Vec<u8>>, level: i32) -> Result<Vec<u8>, Error> {
-    const WINDOW_LOGS: (u32, u32) = (17, 22);
+    const WINDOW_LOG_MIN: u32 = 17;
+    const WINDOW_LOG_MAX: u32 = 22;
     let length: usize = buffers.iter().map(Vec::len).sum();
     let longest = buffers.iter().map(Vec::len).max().unwrap_or_default();
     let mut context = compressor(level, length as u64)?;
-    let window_log = longest.max(1).ilog2().clamp(WINDOW_LOGS.0, WINDOW_LOGS.1);
+    let window_log = longest.max(1).ilog2().clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX);
     let set = context.set_parameter(CParameter::WindowLog(window_log));
     set.map_err(compressing_failed)?;
     let set = context.set_pledged_src_size(Some(length as u64));

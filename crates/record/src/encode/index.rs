@@ -144,7 +144,9 @@ pub(crate) fn each_chain_of(
 ) -> Result<(), Error> {
     let mut last = show_chains(&*engine.snapshot()?, Bound::Unbounded, ENTRIES_AT_ONCE, &mut each)?;
     while let Some(key) = last {
-        last = show_chains(&*engine.snapshot()?, Bound::Excluded(&key), ENTRIES_AT_ONCE, &mut each)?;
+        let next = show_chains(&*engine.snapshot()?, Bound::Excluded(&key), ENTRIES_AT_ONCE, &mut each)?;
+        // A damaged engine may show earlier ones, and with them this would never end.
+        last = next.filter(|next| *next > key);
     }
     Ok(())
 }
