@@ -88,18 +88,18 @@ fn compress_one_by_one(buffers: Vec<Vec<u8>>, level: i32) -> Result<Vec<u8>, Err
     let set = context.set_pledged_src_size(Some(length as u64));
     set.map_err(compressing_failed)?;
     let mut packed = Vec::new();
-    let mut left = buffers.len();
-    for buffer in buffers {
-        left -= 1;
+    let last = buffers.len().saturating_sub(1);
+    for (at, buffer) in buffers.into_iter().enumerate() {
+        let is_last = at == last;
+        let then = match is_last {
+            true => ZSTD_EndDirective::ZSTD_e_end,
+            false => ZSTD_EndDirective::ZSTD_e_continue,
+        };
         let mut input = InBuffer::around(&buffer);
         loop {
             packed.reserve(CCtx::out_size());
             let written = packed.len();
             let mut output = OutBuffer::around_pos(&mut packed, written);
-            let (then, is_last) = match left {
-                0 => (ZSTD_EndDirective::ZSTD_e_end, true),
-                _ => (ZSTD_EndDirective::ZSTD_e_continue, false),
-            };
             let unwritten = context.compress_stream2(&mut output, &mut input, then);
             let unwritten = unwritten.map_err(compressing_failed)?;
             if input.pos() == buffer.len() && (unwritten == 0 || !is_last) {

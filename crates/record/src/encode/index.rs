@@ -13,8 +13,8 @@ use crate::error::Error;
 pub(crate) const FEATURES: usize = 8;
 /// Entries of a new feature index.
 const ENTRIES_MIN: usize = 1 << 10;
-/// Entries of chains that are read from one snapshot.
-const ENTRIES_AT_ONCE: usize = 1 << 14;
+/// Entries of chains that are read from one snapshot. As often the encoder looks whether the rest is worth reading.
+pub(super) const ENTRIES_AT_ONCE: usize = 1 << 14;
 
 /// A feature index for each namespace, which grows with its chains.
 pub(crate) struct NewestIndex {

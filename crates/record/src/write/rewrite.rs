@@ -108,3 +108,58 @@ fn around(record: Record<'_>, rewrite: &Rewrite) -> Result<Around, Damage> {
         base_before,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ibid_format::record::{Body, BodyCheck};
+
+    use super::*;
+    use crate::engine::{Commit, Engine, Redb};
+
+    /// Record 1 is the only delta of record 3, which no key has any more.
+    #[test]
+    fn a_base_stays_that_one_record_needs_no_longer_and_another_needs_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Redb::open(&folder.path().join("redb"), 1 << 20).unwrap();
+        let records = Records::new(1 << 20, 1 << 20);
+        let check = BodyCheck::of(b"body");
+        let put = |transaction: &mut dyn Transaction, number: u64, body: Body<'_>| {
+            let record = Record {
+                in_pieces: false,
+                namespace: 1,
+                key: b"key",
+                version: number as u32,
+                body,
+            };
+            let (head, check) = record.encode_around(number).unwrap();
+            let parts = [&head, body.stored(), &check];
+            transaction.put_parts(Table::Records, &number.to_be_bytes(), &parts)
+        };
+        let rewrite = |number: u64, base: u64| Rewrite {
+            number,
+            base,
+            check,
+            delta: b"delta".to_vec(),
+        };
+        let mut work = |transaction: &mut dyn Transaction| {
+            let (base, delta) = (3, &b"delta"[..]);
+            put(transaction, 1, Body::Delta { base, check, delta })?;
+            for number in 2..=4 {
+                put(transaction, number, Body::Whole(b"body"))?;
+            }
+            references::add(transaction, vec![base]).unwrap();
+            references::release(transaction, &records, base).unwrap();
+            let written = apply_rewrites(transaction, &records, &[rewrite(1, 4), rewrite(2, base)]);
+            assert_eq!(written.unwrap(), [(1, 4), (2, base)]);
+            assert!(records.contains(transaction, base).unwrap());
+            let counts = references::group(transaction, base).unwrap();
+            assert_eq!((counts.count(base), counts.count(4)), (1, 1));
+            assert!(counts.is_obsolete(base));
+            // The last one that needs it takes it along.
+            apply_rewrites(transaction, &records, &[rewrite(2, 4)]).unwrap();
+            assert!(!records.contains(transaction, base).unwrap());
+            Ok(())
+        };
+        engine.write(Commit::Unsynced, &mut work).unwrap();
+    }
+}

@@ -15,7 +15,7 @@ use ibid_format::record::{
 
 use self::state::{NamespaceState, given_up};
 use super::bodies::BodyIndex;
-use super::index::{FEATURES, NewestIndex, each_chain, each_chain_of};
+use super::index::{ENTRIES_AT_ONCE, FEATURES, NewestIndex, each_chain, each_chain_of};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
 use crate::compact::Activity;
@@ -54,8 +54,6 @@ const NICE_MAX: i32 = 19;
 const UNWRITTEN_BYTES: u64 = 16 << 20;
 /// Records that are read ahead at once.
 const PAGE: usize = 64;
-/// After so many entries of its index the encoder looks whether it is worth reading the rest.
-const ENTRIES_AT_ONCE: u32 = 1 << 14;
 /// What a caller that ends may leave to a later opening: less than so many records, and bytes of bodies.
 const LITTLE_RECORDS: u64 = 64;
 const LITTLE_BYTES: u64 = 4 << 20;
