@@ -254,9 +254,11 @@ impl Repository {
                 absent.push(id);
             }
         }
+        // Drawn for any storage, so that the history of a simulation is the same on each.
+        let never_stored = new_id();
         if self.files.storage.tells_absence() {
             // In a folder, that makes all durable that was removed from it: also what was not copied.
-            absent.push(new_id());
+            absent.push(never_stored);
         }
         self.delete_all(folder::SNAPSHOTS, &absent)?;
         Ok(forgotten)
