@@ -75,7 +75,7 @@ fn check(bytes: &[u8], piece: usize) {
     };
     let ranges: Vec<Range<u64>> = map.ranges().collect();
     assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
-    let is_valid = |range: &Range<u64>| range.start < range.end && (range.start | range.end) % GRANULE == 0;
+    let is_valid = |range: &Range<u64>| range.start < range.end && (range.start | range.end).is_multiple_of(GRANULE);
     assert!(ranges.iter().all(is_valid) && ranges.last().is_none_or(|last| last.end <= 1 << 63));
     assert_eq!(
         map.bytes(),
@@ -113,7 +113,10 @@ fn printed(extents: &[(u32, bool)]) -> [String; 2] {
     [nbdinfo, qemu_img].map(|extents| format!("[{}]", extents.join(",\n")))
 }
 
-fuzz_target!(|input: (Vec<(u32, bool)>, u8, u16, u8, &[u8])| {
+/// Extents of an image, each with its length and whether it was changed; the rest says how they are read and damaged.
+type Input<'b> = (Vec<(u32, bool)>, u8, u16, u8, &'b [u8]);
+
+fuzz_target!(|input: Input<'_>| {
     let (extents, piece, at, removed, bytes) = input;
     let piece = usize::from(piece) + 1;
     check(bytes, piece);

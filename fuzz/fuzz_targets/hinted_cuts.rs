@@ -46,7 +46,10 @@ impl Known for Hinting {
     fn note(&mut self, (): (), _: Hint) {}
 }
 
-fuzz_target!(|input: (u8, Vec<(u32, u8, bool)>, Vec<Vec<u8>>)| {
+/// Which chunker and criterion; hints, each with its size, its marker and whether it is at an end; versions of a stream.
+type Input = (u8, Vec<(u32, u8, bool)>, Vec<Vec<u8>>);
+
+fuzz_target!(|input: Input| {
     let (choice, hints, versions) = input;
     let name = NAMES[usize::from(choice) / 4 % NAMES.len()];
     let criterion = Criterion::ALL[usize::from(choice) % 4];

@@ -31,10 +31,6 @@ pub fn check<T: PartialEq + Debug>(values: &[u8], kind: &Kind<T>) {
     };
     let keys = Keys::unencrypted(FileId([1; 16]), &MasterKey::from_bytes([0; 32]));
     let mut file = (kind.encode)(&value, &keys).expect("an encoder refuses only what a decoder refuses");
-    assert_eq!(
-        file[8..file.len() - 40],
-        plaintext,
-        "there is one way to write it"
-    );
+    assert_eq!(file[8..file.len() - 40], plaintext, "there is one way to write it");
     assert_eq!((kind.open)(&keys, &mut file), Ok(value));
 }

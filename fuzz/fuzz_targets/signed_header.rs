@@ -11,12 +11,7 @@ use ibid_format::{FileId, FileKind, Keys, MasterKey};
 use libfuzzer_sys::fuzz_target;
 
 const FILE: FileId = FileId([1; 16]);
-const KINDS: [FileKind; 4] = [
-    FileKind::Pack,
-    FileKind::Snapshot,
-    FileKind::Index,
-    FileKind::Session,
-];
+const KINDS: [FileKind; 4] = [FileKind::Pack, FileKind::Snapshot, FileKind::Index, FileKind::Session];
 
 /// The keys of a keeper, and a header that the writer has signed, for each kind.
 static SIGNED: LazyLock<(Keys, [[u8; HEADER]; 4])> = LazyLock::new(|| {

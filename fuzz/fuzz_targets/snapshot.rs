@@ -19,7 +19,10 @@ fuzz_target!(|values: &[u8]| {
     };
     let keys = Keys::unencrypted(FILE, &MasterKey::from_bytes([0; 32]));
     let file = snapshot
-        .map_or_else(|| snapshot::encode_void(&keys, FILE), |snapshot| snapshot.encode(&keys, FILE))
+        .map_or_else(
+            || snapshot::encode_void(&keys, FILE),
+            |snapshot| snapshot.encode(&keys, FILE),
+        )
         .expect("an encoder refuses only what a decoder refuses");
     assert_eq!(
         file[8..file.len() - 40],

@@ -5,6 +5,9 @@
 //! cargo run -p ibid-tidy -- api --renew    writes the lists anew
 //! ```
 //!
+//! Both read the documentation of the whole workspace, and fail if rustdoc has a warning: a link that leads nowhere,
+//! an example that is no Rust. To read it in a browser: `cargo doc --workspace --no-deps --open`.
+//!
 //! A changed line of a list is a change that users of the library may have to follow: it belongs
 //! into CHANGELOG.md, and into the version number once something was released.
 //!
@@ -33,6 +36,9 @@ const LIBRARIES: [&str; 9] = [
     "ibid-record",
     "ibid-repo",
 ];
+
+/// Programs whose documentation is read for warnings alone. That of `ibid-bench` is the library's.
+const PROGRAMS: [&str; 3] = ["ibid", "ibid-sim", "ibid-tidy"];
 
 /// The only format that the `public-api` of Cargo.toml reads.
 const FORMAT: &str = "\"format_version\":57}";
@@ -86,26 +92,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes the JSON of all libraries into `target/doc`, in one run of Cargo, so that all are built with the same
-/// dependences.
+/// dependences. Reads all other documentation, too, and fails after a warning.
 fn document(root: &Path) -> Result<(), Box<dyn Error>> {
-    // Set for rustdoc alone: with the variable set for all of Cargo, dependences would be built otherwise. With an
-    // example, dependences have the features that tests ask for, and those that lints have checked serve here.
-    // The simulator would bring its own items into the API of `ibid-repo`.
+    // Set for rustdoc alone: with the variable set for all of Cargo, dependences would be built otherwise. With
+    // examples, dependences have the features that tests ask for, and those that lints have checked serve here.
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args([
-            "doc",
-            "--locked",
-            "--no-deps",
-            "--quiet",
-            "--workspace",
-            "--exclude=ibid-sim",
-        ])
-        .args(["--lib", "--example=folder"])
+        .args(["doc", "--locked", "--no-deps", "--quiet", "--workspace"])
+        .args(["--lib", "--examples"])
+        .args(PROGRAMS.map(|program| format!("--bin={program}")))
         .env("RUSTDOC", env::current_exe()?)
-        .env(
-            "RUSTDOCFLAGS",
-            "-Zunstable-options --output-format=json --cap-lints=allow",
-        )
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json -Dwarnings")
         .env("CARGO_TARGET_DIR", root.join("target"))
         .current_dir(root)
         .status()?;

@@ -14,6 +14,7 @@ use ibid_record::{
     Batch, Compaction, Durability, Encoding, Error, Namespace, Options, Retention, Retrieval, Store, Time, Unique,
     Versions,
 };
+use memchr::memmem;
 
 use crate::common::{assert_counted, folder, random, with_engine};
 
@@ -74,11 +75,7 @@ fn files_in(path: &Path) -> Vec<Vec<u8>> {
 fn pieces_in(path: &Path, key: &str, version: u32) -> usize {
     let own = own(key, version);
     let files = files_in(path);
-    let is_there = |piece: &&[u8]| {
-        files
-            .iter()
-            .any(|file| file.windows(WINDOW).any(|window| window == *piece))
-    };
+    let is_there = |piece: &&[u8]| files.iter().any(|file| memmem::find(file, piece).is_some());
     own.chunks_exact(WINDOW).filter(is_there).count()
 }
 

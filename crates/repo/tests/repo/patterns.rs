@@ -9,6 +9,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::support::times;
+
 /// The patterns of [`Patterns`], read by the crate `ignore`.
 struct Reference(Gitignore);
 
@@ -115,7 +117,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000 * times() as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn one_pattern_of_any_text_is_read_alike(
@@ -133,7 +135,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 330 * times() as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     // A case costs as much as ten of the others.
     #[test]

@@ -64,6 +64,14 @@ struct Content {
 /// Bytes that are written completely or not at all.
 const SECTOR: usize = 512;
 
+/// Does what [`Vec::resize`] does with zeros, which with the little optimisation of tests is a loop over bytes.
+fn set_len(bytes: &mut Vec<u8>, length: usize) {
+    match length.checked_sub(bytes.len()) {
+        Some(more) => bytes.extend_from_slice(&vec![0; more]),
+        None => bytes.truncate(length),
+    }
+}
+
 impl Content {
     /// Returns the file as it is after a power failure.
     fn after_power_failure(&self, below: &mut dyn FnMut(u64) -> u64) -> Content {
@@ -78,7 +86,7 @@ impl Content {
                 None => {
                     length = at;
                     if kept {
-                        image.resize(at, 0);
+                        set_len(&mut image, at);
                     }
                 }
                 Some(bytes) if kept => {
@@ -87,7 +95,7 @@ impl Content {
                     let kept = if torn { part } else { bytes.len() };
                     if image.len() < at + kept {
                         // Nothing is beyond the end of the file, which had been extended before.
-                        image.resize(length, 0);
+                        set_len(&mut image, length);
                     }
                     image[at..at + kept].copy_from_slice(&bytes[..kept]);
                 }
@@ -220,7 +228,7 @@ impl StorageBackend for DiskFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.with(|content| {
-            content.now.resize(len as usize, 0);
+            set_len(&mut content.now, len as usize);
             content.unsynced.push((len, None));
         });
         Ok(())
@@ -234,7 +242,7 @@ impl StorageBackend for DiskFile {
             for (at, written) in std::mem::take(&mut content.unsynced) {
                 let at = at as usize;
                 match written {
-                    None => content.synced.resize(at, 0),
+                    None => set_len(&mut content.synced, at),
                     Some(bytes) => content.synced[at..at + bytes.len()].copy_from_slice(&bytes),
                 }
             }
