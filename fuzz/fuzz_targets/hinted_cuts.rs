@@ -46,7 +46,8 @@ impl Known for Hinting {
     fn note(&mut self, (): (), _: Hint) {}
 }
 
-/// Which chunker and criterion; hints, each with its size, its marker and whether it is at an end; versions of a stream.
+/// Which chunker and criterion; hints, each with its size, its marker and whether it is at an end; and versions of a
+/// stream.
 type Input = (u8, Vec<(u32, u8, bool)>, Vec<Vec<u8>>);
 
 fuzz_target!(|input: Input| {

@@ -116,8 +116,17 @@ fn path() -> impl Strategy<Value = String> {
         .prop_map(|(absolute, names)| format!("{}{}", if absolute { "/" } else { "" }, names.join("/")))
 }
 
+/// So many cases, or more if [more is tried](times).
+fn cases(usual: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: usual * times() as u32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000 * times() as u32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn one_pattern_of_any_text_is_read_alike(
@@ -135,7 +144,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 330 * times() as u32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(330))]
 
     // A case costs as much as ten of the others.
     #[test]
