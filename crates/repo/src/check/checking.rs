@@ -153,11 +153,12 @@ impl Checking<'_> {
         self.damage.lock().expect("no holder of this lock panics")
     }
 
-    /// Runs `work` on several threads, but no more than there are `pieces` of it, until all are done. After an error,
-    /// `stop` must make the others end soon.
+    /// Runs `work` on several threads, but no more than there are `pieces` of it, until all are done: on more than
+    /// there are cores if it `waits` for the storage. After an error, `stop` must make the others end soon.
     pub(super) fn side_by_side(
         &self,
         pieces: usize,
+        waits: bool,
         stop: impl Fn() + Sync,
         work: impl Fn() -> Result<()> + Sync,
     ) -> Result<()> {
@@ -169,12 +170,7 @@ impl Checking<'_> {
                 .get_or_insert(error);
             stop();
         };
-        // Where the storage is far, threads wait for it.
-        let wanted = if self.repository.files.storage.is_remote() {
-            REQUESTS
-        } else {
-            cores().min(8)
-        };
+        let wanted = if waits { REQUESTS } else { cores().min(8) };
         let threads = wanted.min(self.repository.readers_max(self.loaded)).min(pieces);
         scope(|scope| {
             for _ in 0..threads {

@@ -83,8 +83,10 @@ impl Checking<'_> {
             Ok(())
         };
         let frames = self.loaded.index.stored_frames() as usize;
+        // What is fetched ahead, other threads wait for.
+        let waits = self.repository.files.storage.is_remote() && !self.reader.fetches_ahead();
         self.reader
-            .while_fetching(|| self.side_by_side(frames, || turns.stop(), work))
+            .while_fetching(|| self.side_by_side(frames, waits, || turns.stop(), work))
     }
 
     /// Plans what would be read, as its threads do.

@@ -49,6 +49,7 @@ impl Checking<'_> {
         let next = AtomicUsize::new(0);
         self.side_by_side(
             packs.len(),
+            self.repository.files.storage.is_remote(),
             || next.store(packs.len(), Ordering::Relaxed),
             || {
                 loop {
