@@ -49,6 +49,8 @@ use crate::print;
 /// The part of the memory limit that a body may take which is stored, compared, compacted or sent. Most of it is
 /// for the engine's pages, which can be twice as long as what is in them, and of which it has up to three at a time.
 const STORED_PART: u64 = 8;
+/// How much less than a fourth of a large memory limit is for frames while records are stored, bytes.
+const LEFT_BY_FRAMES: usize = 16 << 20;
 /// The part of the memory limit that a body may take which is only read.
 const READ_PART: u64 = 5;
 
@@ -159,6 +161,9 @@ fn options(context: &Context) -> Options {
 
 fn options_to_store(context: &Context) -> Options {
     let usual = Encoding::default();
+    // A new version is compared with the one before, which may be any, and be in a frame with others. Where there is
+    // much memory, more frames stay in it.
+    let frames = part(context, 8).max(part(context, 4).saturating_sub(LEFT_BY_FRAMES));
     let encoding = usual
         .with_source_cache_bytes(usual.source_cache_bytes.min(part(context, 12)))
         .with_write_back_bytes(usual.write_back_bytes.min(part(context, 16)))
@@ -170,6 +175,7 @@ fn options_to_store(context: &Context) -> Options {
         .with_recent_bytes(usual.recent_bytes.min(part(context, 16)))
         .with_window_bytes(usual.window_bytes.min(part(context, 16)));
     options(context)
+        .with_frame_cache_bytes(frames)
         .with_body_bytes_max(stored_bytes_max(context))
         .with_whole_bytes_max(usual_whole.min(stored_bytes_max(context)))
         .with_encoding(encoding)
