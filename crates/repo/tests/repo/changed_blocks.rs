@@ -190,12 +190,7 @@ fn check_versions(settings: &Settings, kind: Kind, seed: u64) {
 fn a_backup_with_a_map_makes_what_reading_everything_makes_with_every_chunker() {
     for (name, number) in ibid_chunk::NAMES.into_iter().zip(0..) {
         let settings = Settings::for_average(name, 8 << 10).unwrap();
-        let kinds = KINDS
-            .into_iter()
-            .cycle()
-            .skip(number)
-            .take(support::times().min(KINDS.len()));
-        for (kind, seed) in kinds.zip(3 * number as u64..) {
+        for (kind, seed) in KINDS.into_iter().zip(3 * number..) {
             check_versions(&settings, kind, seed);
         }
     }

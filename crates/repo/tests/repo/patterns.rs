@@ -9,8 +9,6 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::times;
-
 /// The patterns of [`Patterns`], read by the crate `ignore`.
 struct Reference(Gitignore);
 
@@ -116,17 +114,8 @@ fn path() -> impl Strategy<Value = String> {
         .prop_map(|(absolute, names)| format!("{}{}", if absolute { "/" } else { "" }, names.join("/")))
 }
 
-/// So many cases, or more if [more is tried](times).
-fn cases(usual: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases: usual * times() as u32,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 6000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn one_pattern_of_any_text_is_read_alike(
@@ -144,7 +133,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(330))]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     // A case costs as much as ten of the others.
     #[test]

@@ -342,10 +342,9 @@ fn caches_of_other_machines_learn_of_a_repair() {
 #[test]
 fn a_repair_that_is_cut_short_anywhere_costs_nothing_and_the_next_one_completes_it() {
     let scene = Scene::new();
-    for (seed, every) in [(0, 3), (1, 8), (2, 10), (3, 14)] {
+    for (seed, every) in [(0, 1), (1, 4), (2, 5), (3, 7)] {
         let case = Case::new(&scene, seed);
-        let every = usize::div_ceil(every, support::times());
-        let last = (seed..).step_by(every).find(|&at| case.cut_short(at, seed ^ at));
+        let last = (0..).step_by(every).find(|&at| case.cut_short(at, seed ^ at));
         assert!(last > Some(20), "{last:?} operations");
     }
 }

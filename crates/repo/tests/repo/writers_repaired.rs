@@ -14,7 +14,7 @@ use ibid_storage::{Memory, Name, Storage};
 
 use crate::support::damage::{Image, image, storage};
 use crate::support::hooked::{Hooked, Hooks};
-use crate::support::{backup, noise, scratch, times};
+use crate::support::{backup, noise, scratch};
 use crate::writers::{Scene, plant, plant_under, restores};
 use crate::writers_pruned::{BeforeSnapshot, laptop, thorough, versions};
 
@@ -95,11 +95,7 @@ fn whatever_a_pack_has_lost_a_repair_and_a_backup_end_the_damage() {
     let scene = pruned_scene();
     let (mut cases, mut lost) = (0, 0);
     for how in 0..6 {
-        for (number, pack) in scene.names(&scene.laptop, "packs").into_iter().enumerate() {
-            // Each pack is damaged in some ways, and in each way some pack is.
-            if !(number + how).is_multiple_of(3usize.div_ceil(times())) {
-                continue;
-            }
+        for pack in scene.names(&scene.laptop, "packs") {
             let mut damaged = scene.image();
             damage(&mut damaged, &pack, how);
             let copy = Copy::of(&scene, &damaged);
@@ -137,7 +133,7 @@ fn whatever_a_pack_has_lost_a_repair_and_a_backup_end_the_damage() {
             cases += 1;
         }
     }
-    assert!(cases > 10 && lost > 3, "{cases} {lost}");
+    assert!(cases > 30 && lost > 10, "{cases} {lost}");
 }
 
 /// The client has lost what the pack had, and so what it has must not be stored again after each prune.
@@ -636,7 +632,7 @@ fn a_repair_of_a_writers_files_that_is_cut_short_is_completed() {
         damage(&mut damaged, &pack, 1);
         let whole = Copy::of(&scene, &damaged);
         let expected = whole.repair().check;
-        for calls in (0..).step_by(3usize.div_ceil(times())) {
+        for calls in 0.. {
             let copy = Copy::of(&scene, &damaged);
             let hooks = AfterCalls {
                 storage: copy.storage.clone(),
@@ -664,7 +660,7 @@ fn a_repair_of_a_writers_files_that_is_cut_short_is_completed() {
             cut_short += 1;
         }
     }
-    assert!(cut_short > 10, "{cut_short}");
+    assert!(cut_short > 30, "{cut_short}");
 }
 
 /// Asserts that the last snapshot is whole, unless a repair that is not cut short says otherwise.

@@ -35,11 +35,6 @@ pub fn quick() -> InitOptions {
     })
 }
 
-/// Returns how many times as much is tried as in the gate, in tests that take long: `IBID_REPO_TIMES`, or 1.
-pub fn times() -> usize {
-    std::env::var("IBID_REPO_TIMES").map_or(1, |times| times.parse().expect("a number of times"))
-}
-
 pub fn repository() -> Repository {
     Repository::init(Arc::new(ibid_storage::Memory::new()), Some(b"secret"), &quick()).unwrap()
 }
