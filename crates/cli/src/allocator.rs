@@ -1,4 +1,4 @@
-//! The system's memory allocator: its settings, and the end of the program where it has no memory.
+//! The system's memory allocator, and the end of the program where it has no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::{self, Write};
@@ -222,52 +222,3 @@ fn write_message(text: &mut Text, bytes: Option<usize>) -> fmt::Result {
     }
     text.write_str(if json { "\"}\n" } else { "\n" })
 }
-
-/// Makes glibc take large buffers from the system, and give each back when it is freed.
-///
-/// This is how glibc begins. Once such a buffer is freed, however, it keeps buffers of up to that
-/// size, at most 32 MiB, in heaps of its own, and gives back no more than the end of a heap. Buffers
-/// of many sizes then leave gaps: with 256 MiB, a backup of 5.2 GiB took 456 MiB instead of 216.
-///
-/// Call this before any thread starts.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn set_up() {
-    /// glibc's own initial value, bytes. Setting it ends its growth.
-    const LARGE: i32 = 128 << 10;
-    set(libc::M_MMAP_THRESHOLD, LARGE);
-}
-
-/// Lets threads share heaps, the more of them the smaller the budget is. A heap gives back no more than its end: with
-/// 16 MiB and one for each thread, a store that six replicas asked took 29 MiB instead of 22.
-///
-/// If the program may have few addresses (`ulimit -v`), there is one heap. Otherwise glibc reserves 64 MiB of addresses
-/// for each, of which it may use little: with 300 MB, no load was possible, however small its `--memory`.
-///
-/// Call this before any thread starts.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn keep_to(memory: u64) {
-    /// The part of the budget for each heap, bytes.
-    const HEAP: u64 = 32 << 20;
-    let heaps = match address_limit() {
-        Some(_) => 1,
-        None => (memory / HEAP).clamp(1, 1 << 16) as i32,
-    };
-    set(libc::M_ARENA_MAX, heaps);
-}
-
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code, reason = "there is no safe interface to the allocator's settings")]
-fn set(setting: i32, value: i32) {
-    // SAFETY: mallopt takes two integers and returns one. It may be called while there is only one
-    // thread, which the caller of `set_up` promises.
-    let is_set = unsafe { libc::mallopt(setting, value) };
-    debug_assert_eq!(is_set, 1, "glibc takes these values");
-}
-
-/// Leaves other allocators as they are.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn set_up() {}
-
-/// Leaves other allocators as they are.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn keep_to(_memory: u64) {}

@@ -8,13 +8,15 @@
 //! | What could the user type next? | [`complete`] |
 //! | What does the user see? | [`mod@print`], and no other module prints |
 //! | What went wrong, what can you do, and which exit code is that? | [`failure`] |
-//! | What happens to memory that is freed, and where there is none? | [`allocator`], which has the only `unsafe` |
+//! | What happens where there is no memory? | [`allocator`], which has the only `unsafe` beside `heaps` |
+//! | What happens to memory that is freed? | [`heaps`] |
 
 mod allocator;
 mod args;
 mod commands;
 mod complete;
 mod failure;
+mod heaps;
 mod print;
 mod profile;
 
@@ -25,7 +27,7 @@ const _: () = assert!(
 );
 
 fn main() -> std::process::ExitCode {
-    allocator::set_up();
+    heaps::set_up();
     allocator::end_where_others_lack_memory();
     allocator::report_as_asked(std::env::args_os());
     complete::answer_shell();

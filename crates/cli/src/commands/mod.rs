@@ -43,11 +43,11 @@ use open::Context;
 pub(crate) use password::from_file as password_from_file;
 pub(crate) use place::{Servers, of_another_program};
 
-use crate::allocator;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Failure, Outcome, Result};
 use crate::print;
 use crate::profile;
+use crate::{allocator, heaps};
 
 /// The name and version of this program, as snapshots record it.
 pub(crate) const PROGRAM: &str = concat!("ibid ", env!("CARGO_PKG_VERSION"));
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     raise_open_files();
     let (json, of_writer) = (cli.global.json, cli.global.writer.is_some());
-    allocator::keep_to(cli.global.memory);
+    heaps::keep_to(cli.global.memory);
     allocator::report_with(cli.global.memory, json);
     match execute(cli) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
