@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use super::request::Prior;
 use crate::error::Error;
 
-/// Records that wait. When more come, the oldest are dropped, and the encoder finds them in the
+/// Records that wait, at most and at least. When more come, the oldest are dropped, and the encoder finds them in the
 /// store.
 const RECORDS_MAX: usize = 1 << 16;
+const RECORDS_MIN: usize = 1 << 10;
+/// There is one for so many bytes of room at most: short bodies take less than what is beside them.
+const BYTES_PER_RECORD: usize = 512;
 
 /// A record that was committed.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub(crate) struct Finish {
 pub(crate) struct Feed {
     /// Most bytes of bodies that wait. Later records are read from the store in their turn.
     room: usize,
+    /// Most records that wait.
+    records_max: usize,
     state: Mutex<State>,
     came: Condvar,
     /// How often it was changed how namespaces store records.
@@ -76,6 +81,7 @@ impl Feed {
     pub(crate) fn new(room: usize) -> Self {
         Feed {
             room,
+            records_max: (room / BYTES_PER_RECORD).clamp(RECORDS_MIN, RECORDS_MAX),
             state: Mutex::default(),
             came: Condvar::new(),
             settings: AtomicU64::new(0),
@@ -92,7 +98,7 @@ impl Feed {
     pub(crate) fn push(&self, new: impl IntoIterator<Item = NewRecord>) {
         let mut state = self.state();
         for mut record in new {
-            if state.records.len() == RECORDS_MAX {
+            if state.records.len() == self.records_max {
                 // The encoder notices the gap between numbers.
                 if let Some(oldest) = state.records.pop_front() {
                     state.bytes -= oldest.body.map_or(0, |body| body.len());
@@ -208,5 +214,41 @@ impl Feed {
     pub(crate) fn writer_is_idle(&self, requests_max: usize, since: Duration) -> bool {
         let state = self.state();
         state.at_writer <= requests_max && state.committed.is_none_or(|at| at.elapsed() >= since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64) -> NewRecord {
+        NewRecord {
+            number,
+            namespace: 1,
+            versions_kept: true,
+            prior: None,
+            length: 10,
+            body: Some(vec![7; 10]),
+            lag: 10,
+        }
+    }
+
+    #[test]
+    fn few_records_wait_where_there_is_little_room_and_none_is_forgotten() {
+        const RECORDS: u64 = 100_000;
+        for (room, waiting) in [(0, RECORDS_MIN), (2 << 20, 4096), (1 << 30, RECORDS_MAX)] {
+            let feed = Feed::new(room);
+            feed.push((0..RECORDS).map(record));
+            assert_eq!(feed.state().records.len(), waiting);
+            let mut lag = 0;
+            for number in RECORDS - waiting as u64..RECORDS {
+                let FeedEvent::Record(next) = feed.next(Some(Duration::ZERO)) else {
+                    panic!("record {number} waits");
+                };
+                assert_eq!(next.number, number);
+                lag += next.lag;
+            }
+            assert_eq!(lag, 10 * RECORDS);
+        }
     }
 }
