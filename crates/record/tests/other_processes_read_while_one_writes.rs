@@ -118,7 +118,7 @@ fn write(folder: &Path) {
             notes.write_all_at(&number.to_le_bytes(), 0).unwrap();
         }
         match number % 64 {
-            20 => store.settle().unwrap(),
+            20 => store.settle(&mut |_| ControlFlow::Continue(())).unwrap(),
             50 => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
             _ => {}
         }
@@ -474,7 +474,7 @@ fn every_change_of_a_store_that_is_only_read_is_an_error_that_says_so() {
         refused(store.namespace("new", Versions::Kept).map(drop));
         refused(store.sync());
         refused(store.finish_encoding());
-        refused(store.settle());
+        refused(store.settle(&mut |_| ControlFlow::Continue(())));
         refused(store.compact(all).map(drop));
         refused(store.expire(ibid_record::Time::now(), &mut |_| ControlFlow::Continue(())));
         refused(store.follow());

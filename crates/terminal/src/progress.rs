@@ -39,8 +39,8 @@ pub struct State {
     pub count: u64,
     /// Name of what is worked on, escaped.
     pub name: Option<String>,
-    /// Whether written data is being read again.
-    pub is_verifying: bool,
+    /// What is done now, if it is another step than the first, such as `verifying`.
+    pub step: Option<&'static str>,
 }
 
 /// Shows the progress on standard error until it is dropped, if that is a terminal.
@@ -134,8 +134,8 @@ fn done(state: &State, unit: Unit) -> String {
 fn describe(state: &State, pace: Rates) -> String {
     let done = state.bytes;
     let mut text = String::new();
-    if state.is_verifying {
-        text += "verifying: ";
+    if let Some(step) = state.step {
+        text += &format!("{step}: ");
     }
     text += &size(done);
     let rate = size(pace.read as u64);

@@ -26,6 +26,8 @@ pub(crate) struct Watch {
     denied: Arc<AtomicBool>,
     /// Chunks that were met and that are missing or damaged.
     lost: Arc<AtomicU64>,
+    /// Whether records that are stored are being encoded.
+    encoding: Arc<AtomicBool>,
     progress: Option<Progress>,
 }
 
@@ -69,6 +71,7 @@ impl Watch {
             problems,
             denied,
             lost,
+            encoding: Arc::default(),
             progress: None,
         })
     }
@@ -94,17 +97,29 @@ impl Watch {
 
     /// Starts the progress of the next step, which counts records.
     pub(crate) fn go_on_records(&mut self, quiet: bool) {
-        self.progress = None;
-        for counter in [&self.monitor.counters.bytes, &self.monitor.counters.files] {
-            counter.store(0, Relaxed);
-        }
-        self.monitor.counters.totals_final.store(false, Relaxed);
+        self.begin_anew();
+        self.monitor.counters.files.store(0, Relaxed);
+        self.encoding.store(false, Relaxed);
         self.show(Unit::Records, quiet);
     }
 
+    /// Starts the progress of encoding the records that were counted, of so many bytes.
+    pub(crate) fn go_on_encoding(&mut self, bytes: u64, quiet: bool) {
+        self.begin_anew();
+        self.expect(Some(bytes));
+        self.encoding.store(true, Relaxed);
+        self.show(Unit::Records, quiet);
+    }
+
+    fn begin_anew(&mut self) {
+        self.progress = None;
+        self.monitor.counters.bytes.store(0, Relaxed);
+        self.monitor.counters.totals_final.store(false, Relaxed);
+    }
+
     fn show(&mut self, unit: Unit, quiet: bool) {
-        let monitor = self.monitor.clone();
-        self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor)));
+        let (monitor, encoding) = (self.monitor.clone(), self.encoding.clone());
+        self.progress = (!quiet).then(|| Progress::start(unit, move || state(&monitor, encoding.load(Relaxed))));
     }
 
     /// Returns a callback that counts bytes read, and returns whether to continue.
@@ -148,7 +163,7 @@ fn is_of_chunk(warning: &Warning) -> bool {
     )
 }
 
-fn state(monitor: &Monitor) -> State {
+fn state(monitor: &Monitor, is_encoding: bool) -> State {
     let counters = &monitor.counters;
     let bytes_total = counters
         .totals_final
@@ -160,6 +175,9 @@ fn state(monitor: &Monitor) -> State {
         bytes_total,
         count: counters.files.load(Relaxed),
         name: monitor.path().map(|path| path_text(&path)),
-        is_verifying: counters.verifying.load(Relaxed),
+        step: match counters.verifying.load(Relaxed) {
+            true => Some("verifying"),
+            false => is_encoding.then_some("encoding"),
+        },
     }
 }

@@ -113,6 +113,11 @@ impl Activity {
         before.last().map_or(0, |&(_, next)| next)
     }
 
+    /// Returns the length of the bodies that the encoder has not examined, bytes.
+    pub(crate) fn unexamined(&self) -> u64 {
+        self.unexamined.load(Ordering::Relaxed)
+    }
+
     /// Notes that all records before this number are in blocks, and that what they took before is given back.
     pub(crate) fn was_packed(&self, below: u64) {
         let mut state = self.state();
@@ -151,7 +156,7 @@ impl Activity {
         let lag = match (has_encoder, has_keeper) {
             // What the encoder has not examined, the keeper has not moved either.
             (_, true) => self.bytes().saturating_sub(self.packed.load(Ordering::Relaxed)),
-            (true, false) => self.unexamined.load(Ordering::Relaxed),
+            (true, false) => self.unexamined(),
             (false, false) => 0,
         };
         self.part(lag)
@@ -162,7 +167,7 @@ impl Activity {
         if self.state().has_no_keeper {
             return 0.0;
         }
-        let taken = self.packed.load(Ordering::Relaxed) + self.unexamined.load(Ordering::Relaxed);
+        let taken = self.packed.load(Ordering::Relaxed) + self.unexamined();
         self.part(self.bytes().saturating_sub(taken))
     }
 

@@ -85,15 +85,22 @@ struct Look {
 }
 
 impl Keeper {
-    /// Does all that it does in a pause of the writers.
-    pub(crate) fn settle(self) -> Result<(), Error> {
+    /// Does all that it does in a pause of the writers. Calls `progress` with the number of bytes of records compressed
+    /// since its last call; it may stop the work.
+    pub(crate) fn settle(self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
         let _hurried = self.activity.hurry();
-        loop {
-            self.step(self.activity.bytes(), true)?;
+        let mut is_stopped = false;
+        while !is_stopped {
+            self.step(self.activity.bytes(), true, &mut |bytes| {
+                let goes_on = progress(bytes);
+                is_stopped |= goes_on.is_break();
+                goes_on
+            })?;
             if self.progress().worn.is_empty() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     fn progress(&self) -> MutexGuard<'_, KeeperProgress> {
@@ -122,7 +129,7 @@ impl Keeper {
                 }
                 continue;
             }
-            match self.step(bytes, is_idle) {
+            match self.step(bytes, is_idle, &mut |_| ControlFlow::Continue(())) {
                 // Nothing more can be done until something is committed.
                 Ok(true) if is_idle && self.activity.wait(bytes) => return,
                 Ok(_) => {}
@@ -138,8 +145,9 @@ impl Keeper {
         }
     }
 
-    /// Does what there is to do, and a part of what is left of earlier steps. Returns whether that was all.
-    fn step(&self, bytes: u64, is_idle: bool) -> Result<bool, Error> {
+    /// Does what there is to do, and a part of what is left of earlier steps. Calls `watched` with the number of bytes
+    /// of records compressed since its last call; it may end the step. Returns whether that was all.
+    fn step(&self, bytes: u64, is_idle: bool, watched: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<bool, Error> {
         // To the end: no other one may make blocks or give space back meanwhile.
         let mut numbers = self.numbers.lock();
         let progress = &mut *self.progress();
@@ -158,8 +166,8 @@ impl Keeper {
             false => self.activity.recent_from(self.settings.recent_bytes as u64),
         };
         let below = recent_from.min(examined);
-        let is_packed = self.pack(below, is_idle, &mut numbers, progress)?;
-        self.reclaim(is_idle)?;
+        let is_packed = self.pack(below, is_idle, &mut numbers, progress, watched)?;
+        self.reclaim(is_idle, watched)?;
         if is_packed {
             self.activity.was_packed(below);
         }
@@ -181,10 +189,20 @@ impl Keeper {
 
     /// Moves the records before `below` into blocks, if there are enough, together with those of some worn blocks.
     /// Returns whether it came to the end.
-    fn pack(&self, below: u64, is_idle: bool, numbers: &mut u64, progress: &mut KeeperProgress) -> Result<bool, Error> {
+    fn pack(
+        &self,
+        below: u64,
+        is_idle: bool,
+        numbers: &mut u64,
+        progress: &mut KeeperProgress,
+        watched: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
         let moved_out = self.records.moved_out();
         let mut pace = self.pace();
-        let mut go_on = || pace.rest();
+        let mut go_on = |bytes| {
+            watched(bytes)?;
+            pace.rest()
+        };
         // A keeper that can't keep up compresses in a fifth of the time.
         let occasion = match self.works_for {
             KeptFor::Writers => Occasion::Hurry,
@@ -265,9 +283,13 @@ impl Keeper {
     }
 
     /// Gives unused space back.
-    fn reclaim(&self, is_idle: bool) -> Result<(), Error> {
+    fn reclaim(&self, is_idle: bool, watched: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
         let mut pace = self.pace();
-        Ok(self.engine.reclaim(is_idle, &mut |_| pace.rest())?)
+        let mut go_on = |_| {
+            watched(0)?;
+            pace.rest()
+        };
+        Ok(self.engine.reclaim(is_idle, &mut go_on)?)
     }
 }
 

@@ -61,16 +61,16 @@ pub(crate) fn compact(
     // Not what is committed meanwhile, of which there may be no end.
     let below = lookup::next(&*snapshot)?.record;
     drop(snapshot);
-    let mut go_on = || ControlFlow::Continue(());
     let how = (Occasion::Request, window_bytes);
-    let mut packer = Packer::new(engine, records, &mut numbers, writer, how, &mut go_on);
+    let mut packer = Packer::new(engine, records, &mut numbers, writer, how, progress);
     if purges.is_some() {
         packer.free_all();
     }
     let mut worn = packer.worn_blocks()?;
     packer.read_worn_blocks(&mut worn, u64::MAX)?;
-    let is_complete = packer.pack_all(below, progress)?;
+    packer.pack_all(below)?;
     packer.finish()?;
+    let is_complete = !packer.has_ended();
     let (done, damage) = packer.remove_blocks()?;
     engine.compact()?;
     let mut done = Compaction { purged_for_log, ..done };

@@ -106,8 +106,8 @@ pub(super) struct Packer<'c> {
     records: &'c Records,
     last_block: &'c mut u64,
     writer: &'c WriterHandle,
-    /// Is called after each frame, and may end the work.
-    pace: &'c mut dyn FnMut() -> ControlFlow<()>,
+    /// Is called with the bytes of records of each frame, and may end the work.
+    pace: &'c mut dyn FnMut(u64) -> ControlFlow<()>,
     ended: bool,
     occasion: Occasion,
     /// The first damage that was found. What is damaged stays where it is.
@@ -208,14 +208,15 @@ impl OpenFrame {
 }
 
 impl<'c> Packer<'c> {
-    /// Moves records of an engine. Calls `pace` after each frame; it may end the work.
+    /// Moves records of an engine. Calls `pace` with the number of bytes of records compressed since its last call; it
+    /// may end the work.
     pub(super) fn new(
         engine: &'c dyn Engine,
         records: &'c Records,
         last_block: &'c mut u64,
         writer: &'c WriterHandle,
         (occasion, window_bytes): (Occasion, usize),
-        pace: &'c mut dyn FnMut() -> ControlFlow<()>,
+        pace: &'c mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Self {
         Packer {
             engine,
@@ -267,23 +268,16 @@ impl<'c> Packer<'c> {
         self.frees_all = true;
     }
 
-    /// Moves all single records before `below`. Calls `progress` with the number of bytes of records compressed since
-    /// its last call; it may stop the work. Returns whether it did not.
-    pub(super) fn pack_all(
-        &mut self,
-        below: u64,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<bool, Error> {
+    /// Moves all single records before `below`.
+    pub(super) fn pack_all(&mut self, below: u64) -> Result<(), Error> {
         let mut after = 0;
-        while let Some(last) = self.read_window(after, below, true)? {
-            let stopped = progress(self.window.bytes() as u64).is_break();
+        while !self.ended
+            && let Some(last) = self.read_window(after, below, true)?
+        {
             after = last;
             self.compress_window()?;
-            if stopped {
-                return Ok(false);
-            }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Removes the blocks whose records were moved elsewhere. Returns what was done, and the first damage that was
@@ -358,7 +352,7 @@ impl<'c> Packer<'c> {
                 }
             }
             drop(read);
-            if (self.pace)().is_break() {
+            if (self.pace)(0).is_break() {
                 self.ended = true;
                 return Ok(VecDeque::new());
             }
@@ -590,8 +584,9 @@ impl<'c> Packer<'c> {
     }
 
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
+        let bytes = self.frame(kind).frame.bytes() as u64;
         let finished = self.frame(kind).finish()?;
-        self.ended |= (self.pace)().is_break();
+        self.ended |= (self.pace)(bytes).is_break();
         self.add_to_block(kind, finished)
     }
 

@@ -8,6 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct EncodingReport {
     /// Records that it has looked at.
     pub records: u64,
+    /// Length of the bodies of these, bytes.
+    pub bytes: u64,
+    /// Length of the bodies that were committed and that it has not looked at, bytes. What an earlier opening left is
+    /// not counted.
+    pub waiting_bytes: u64,
     /// Records that became deltas of newer ones.
     pub deltas: u64,
     /// Records that became deltas of one further on in their chain.

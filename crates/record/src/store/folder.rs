@@ -245,7 +245,7 @@ fn salvage_into(
     let store = Store::with_engine(made_in, open(made_in, options, password)?, options)?;
     let found = salvage::salvage(snapshot, options.body_bytes_max, &store, progress)?;
     if !found.stopped {
-        store.settle()?;
+        store.settle(progress)?;
         store.sync()?;
     }
     Ok(found)

@@ -15,7 +15,8 @@ mod snapshot;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 pub use batch::Batch;
 pub use body_reader::BodyReader;
@@ -42,6 +43,9 @@ use crate::versions::Versions;
 use crate::write::feed::Finish;
 use crate::write::request::{Changes, Command, Durability, LogCommand, Outcome};
 use crate::write::{oplog, truncate};
+
+/// How often a caller that waits for the encoder is told how far it has come.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Records under keys, in namespaces.
 ///
@@ -332,7 +336,7 @@ impl Store {
     /// [`Error::ReadOnly`], [`Error::Damaged`], [`Error::Engine`], [`Error::WriterEnded`]. All stored records can still
     /// be read.
     pub fn finish_encoding(&self) -> Result<(), Error> {
-        self.encode_waiting(false)
+        self.encode_waiting(false, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
     /// Does what [`finish_encoding`](Self::finish_encoding) does, unless that costs much for little, or takes long: the
@@ -352,26 +356,50 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn finish_or_leave_encoding(&self) -> Result<(), Error> {
-        self.encode_waiting(true)
+        self.encode_waiting(true, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
-    fn encode_waiting(&self, leaves_some: bool) -> Result<(), Error> {
+    /// Calls `progress` several times a second with the number of bytes of bodies that were encoded since its last
+    /// call, and waits no longer if it breaks.
+    fn encode_waiting(
+        &self,
+        leaves_some: bool,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
         let writer = self.shared.writer()?;
         let Some(feed) = &self.shared.feed else {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         };
         // It may have become a replica since it was opened.
         if state::check_primary(state::read(&*self.shared.engine.snapshot()?)?.as_ref()).is_err() {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         let (told, answer) = sync_channel(1);
+        let mut told_of = self.shared.tally.report().bytes;
         feed.finish(Finish { told, leaves_some });
-        answer.recv().map_err(|_| writer.failure())?
+        loop {
+            let answered = answer.recv_timeout(LOOK);
+            let encoded = self.shared.tally.report().bytes;
+            let goes_on = progress(encoded - std::mem::replace(&mut told_of, encoded));
+            match answered {
+                Ok(done) => return done.map(|()| goes_on),
+                Err(RecvTimeoutError::Disconnected) => return Err(writer.failure()),
+                Err(RecvTimeoutError::Timeout) if goes_on.is_break() => return Ok(goes_on),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     /// Returns what the encoder has done since the store was opened.
     pub fn encoding(&self) -> EncodingReport {
-        self.shared.tally.report()
+        let waiting_bytes = match self.shared.feed {
+            Some(_) => self.shared.activity.unexamined(),
+            None => 0,
+        };
+        EncodingReport {
+            waiting_bytes,
+            ..self.shared.tally.report()
+        }
     }
 
     /// Makes a store that was opened [read only](Options::read_only) show what was synced until now. Returns whether
@@ -458,13 +486,16 @@ impl Store {
 
     /// Does at once what the store does by itself when nothing is written for a while, and returns when it is done:
     /// encodes records, compresses them together, and gives unused space back, as far as it is worth it. A program that
-    /// ends after it has written much calls this before.
+    /// ends after it has written much calls this before. Calls `progress` with the number of bytes of bodies encoded,
+    /// and then of records compressed, since its last call; it may stop the work, which the store then does by itself,
+    /// also when it is opened next.
     ///
     /// # Errors
     /// [`Error::Incomplete`] in a replica that is receiving all contents; [`Error::Engine`],
     /// [`Error::WriterEnded`], [`Error::Damaged`]. All records can still be read.
     ///
     /// ```
+    /// use std::ops::ControlFlow;
     /// use ibid_record::{Options, Store, Versions};
     /// # let folder = tempfile::tempdir()?;
     /// let store = Store::open(folder.path(), Options::default())?;
@@ -472,19 +503,21 @@ impl Store {
     /// for version in 0..1000 {
     ///     pages.put(b"ibid", format!("{} {version}", "in the same place ".repeat(50)).as_bytes())?;
     /// }
-    /// store.settle()?;
+    /// store.settle(&mut |_bytes| ControlFlow::Continue(()))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn settle(&self) -> Result<(), Error> {
+    pub fn settle(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
         self.shared.complete_snapshot()?;
-        self.finish_encoding()?;
+        if self.encode_waiting(false, progress)?.is_break() {
+            return Ok(());
+        }
         let writer = self.shared.writer()?.clone();
-        self.shared.keeper(writer, KeptFor::Caller).settle()
+        self.shared.keeper(writer, KeptFor::Caller).settle(progress)
     }
 
     /// Encodes all records that are not encoded yet, compresses all records together with others,
-    /// and returns unused disk space. Calls `progress` with the number of bytes of records
-    /// compressed since its last call; it may stop the work. Other threads may read and write
+    /// and returns unused disk space. Calls `progress` with the number of bytes of bodies encoded, and then of records
+    /// compressed, since its last call; it may stop the work. Other threads may read and write
     /// meanwhile; their changes are not compressed.
     ///
     /// # Errors
@@ -510,7 +543,9 @@ impl Store {
         let shared = &*self.shared;
         shared.complete_snapshot()?;
         shared.drafts.remove_abandoned(&*shared.engine, shared.writer()?)?;
-        self.finish_encoding()?;
+        if self.encode_waiting(false, progress)?.is_break() {
+            return Ok(Compaction::default());
+        }
         let (engine, numbers) = (&*shared.engine, &shared.block_numbers);
         let how = (shared.interval, shared.compacting.window_bytes);
         let _hurried = shared.activity.hurry();

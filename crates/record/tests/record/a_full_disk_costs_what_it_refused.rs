@@ -68,7 +68,7 @@ fn history(seed: u64, room: u64, seen: &mut Seen) -> u64 {
             for number in 1..=12 {
                 let done = match random.below(13) {
                     0 => store.finish_encoding(),
-                    12 => store.settle(),
+                    12 => store.settle(&mut |_| ControlFlow::Continue(())),
                     1 => store.compact(&mut |_| ControlFlow::Continue(())).map(drop),
                     2 => {
                         let synced = store.sync();

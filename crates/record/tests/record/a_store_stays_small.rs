@@ -91,7 +91,7 @@ fn at_every_moment_and_at_rest() {
     });
     let redb = folder.path().join("redb").metadata().unwrap().len();
     assert!(redb < REDB_BYTES, "{redb}");
-    store.settle().unwrap();
+    store.settle(&mut |_| ControlFlow::Continue(())).unwrap();
     let at_rest = bytes_of(folder.path());
     store.compact(&mut |_| ControlFlow::Continue(())).unwrap();
     let compacted = bytes_of(folder.path());

@@ -35,7 +35,7 @@ fn history(seed: u64) {
         for _ in 0..random.below(12) {
             match random.below(13) {
                 0 => store.finish_encoding().unwrap(),
-                12 => store.settle().unwrap(),
+                12 => store.settle(&mut |_| ControlFlow::Continue(())).unwrap(),
                 1 => drop(store.compact(&mut |_| ControlFlow::Continue(())).unwrap()),
                 2 => {
                     store.sync().unwrap();

@@ -232,7 +232,7 @@ fn no_snapshot_is_open_while_records_are_moved_into_blocks() {
     let folder = folder();
     let (store, counts) = open(folder.path(), options(), None);
     fill(&store, 0);
-    commits_without_a_snapshot(&counts, || store.settle().unwrap());
+    commits_without_a_snapshot(&counts, || store.settle(&mut |_| ControlFlow::Continue(())).unwrap());
     fill(&store, 1);
     // This also compresses the blocks anew that are there.
     commits_without_a_snapshot(&counts, || {
@@ -272,7 +272,7 @@ fn a_store_that_is_closed_looks_at_no_more_blocks() {
     {
         let (store, _) = open(folder.path(), options(), None);
         fill(&store, 0);
-        store.settle().unwrap();
+        store.settle(&mut |_| ControlFlow::Continue(())).unwrap();
     }
     let blocks = with_engine(folder.path(), blocks_of);
     assert!(blocks > 50, "{blocks}");
@@ -301,7 +301,7 @@ fn few_worn_blocks_are_redone_at_once() {
     for key in 0..KEYS {
         log.put(&key.to_be_bytes(), &noise(4 << 10, key)).unwrap();
     }
-    store.settle().unwrap();
+    store.settle(&mut |_| ControlFlow::Continue(())).unwrap();
     let blocks = || {
         store
             .statistics(&mut |_| ControlFlow::Continue(()))
@@ -315,7 +315,7 @@ fn few_worn_blocks_are_redone_at_once() {
         log.put(&key.to_be_bytes(), &noise(4 << 10, KEYS + key)).unwrap();
     }
     counts.counts_removed.store(true, Ordering::SeqCst);
-    store.settle().unwrap();
+    store.settle(&mut |_| ControlFlow::Continue(())).unwrap();
     let removed = counts.removed_at_once.load(Ordering::SeqCst);
     assert!((1..=before / 4).contains(&removed), "{removed} of {before} at once");
     // But all of them were.
@@ -457,4 +457,59 @@ fn what_is_much_is_left_after_a_second() {
         assert!((1..left).contains(&now), "{now} of {left}");
         left = now;
     }
+}
+
+type Progress<'p> = &'p mut dyn FnMut(u64) -> ControlFlow<()>;
+
+/// Stops `work` at its first call back, at its second, and so on, in the same store, until it comes to its end. Returns
+/// how often it was stopped.
+fn stopped_again_and_again(work: impl Fn(&Store, Progress<'_>)) -> usize {
+    let folder = folder();
+    let (store, _) = open(folder.path(), options(), None);
+    fill(&store, 0);
+    fill(&store, 1);
+    let (mut stops, mut bytes) = (0_usize, 0);
+    loop {
+        let mut left = stops;
+        let mut is_stopped = false;
+        work(&store, &mut |done| {
+            bytes += done;
+            is_stopped |= left == 0;
+            left = left.saturating_sub(1);
+            if is_stopped {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        if !is_stopped {
+            break;
+        }
+        stops += 1;
+    }
+    assert!(bytes > u64::from(KEYS) * (4 << 10), "{bytes} bytes");
+    let found = store.verify(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(found.faults.is_empty(), "{:?}", found.faults);
+    let pages = store.namespace("pages", Versions::Kept).unwrap();
+    for (key, version) in (0..KEYS).flat_map(|key| [(key, 1), (key, 2)]) {
+        let found = pages.get_version(&key.to_be_bytes(), version).unwrap();
+        assert!(
+            found == Some(noise(4 << 10, (version - 1) * KEYS + key)),
+            "{key}@{version}"
+        );
+    }
+    stops
+}
+
+/// It may take minutes, and a user does not wait for it.
+#[test]
+fn settling_stops_wherever_it_is_told() {
+    let stops = stopped_again_and_again(|store, progress| store.settle(progress).unwrap());
+    assert!(stops > 2, "{stops} stops");
+}
+
+#[test]
+fn compacting_stops_wherever_it_is_told() {
+    let stops = stopped_again_and_again(|store, progress| store.compact(progress).map(drop).unwrap());
+    assert!(stops > 2, "{stops} stops");
 }

@@ -16,7 +16,7 @@ use ibid_terminal::{Fields, Line, LineRecord, Lines, escape};
 use super::compact::{self, left_by};
 use super::indexes::{self, FieldIndexes};
 use super::unique::{self, FirstKeys};
-use super::{open_or_make, place, size_on_disk};
+use super::{open_or_make, place, size_on_disk, stepping};
 use crate::allocator;
 use crate::args::{DurabilityName, LoadArgs, NAMESPACE, value};
 use crate::commands::open::Context;
@@ -33,6 +33,8 @@ const BATCH_BYTES: u64 = 8 << 20;
 const CHANGE_BYTES: usize = 200;
 /// A batch is long if it has more than so many times the bytes of others, because of its last record.
 const LONG_BATCHES: usize = 2;
+/// What an interruption leaves once all lines are stored.
+const LEFT: &str = "some take more space than they will once a later command has encoded them";
 /// How long a record waits for others before it is committed, and, with `--durability batched`, how
 /// long committed records wait to be synced.
 const DELAY: Duration = Duration::from_secs(1);
@@ -73,9 +75,7 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
         bad_total: 0,
         first_keys: FirstKeys::default(),
     };
-    let transferred = loader.transfer(&mut lines, &store, args.durability);
-    let duration_ms = started.elapsed().as_millis() as u64;
-    let (ended, done) = transferred?;
+    let (ended, done) = loader.transfer(&mut lines, &store, args.durability)?;
     ended.into_result(args, done, namespace.name())?;
     let Loader {
         bad,
@@ -87,6 +87,15 @@ pub(crate) fn run(context: &mut Context, args: &LoadArgs) -> Result<Outcome> {
     // All lines are stored, whatever fails from here on.
     let stored = done.stored(&name);
     let failed = |cause: Failure| cause.after(stored.clone());
+    // What works in the background ends with the program.
+    watch.go_on_encoding(store.encoding().waiting_bytes, context.global.quiet);
+    store
+        .settle(&mut stepping(&monitor))
+        .map_err(|error| failed(error.into()))?;
+    let duration_ms = started.elapsed().as_millis() as u64;
+    if monitor.is_cancelled() {
+        return Err(Failure::Interrupted(format!("{stored}; {LEFT}").into()));
+    }
     let unique_keys = first_keys
         .are_unique(&namespace)
         .map_err(|error| failed(error.into()))?;
@@ -263,11 +272,6 @@ impl Loader<'_> {
             let ended = self.load(lines, batches);
             let worked = committer.join();
             let (done, failed) = worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let failed = match (failed, &ended) {
-                // What works in the background ends with the program.
-                (Ok(()), Ended::AtTheEnd) => store.settle(),
-                (failed, _) => failed,
-            };
             Ok((
                 failed.map_or_else(|error| Ended::Failed(error.into()), |()| ended),
                 done,

@@ -433,7 +433,11 @@ impl EncoderThread {
         if !is_examined {
             return same.map_or(Ok(()), |same| self.share(&*snapshot, same));
         }
-        self.tally.update().records += 1;
+        {
+            let mut tally = self.tally.update();
+            tally.records += 1;
+            tally.bytes += body.len() as u64;
+        }
         self.count_new(&new);
         let latest = self.latest(&*snapshot, new.namespace, new.versions_kept)?;
         let is_compared = stopped.is_none() && self.is_compared(&new, body.len());

@@ -82,7 +82,7 @@ impl Load for Opened {
         if self.compacted {
             self.store.compact(&mut |_| ControlFlow::Continue(()))?;
         } else {
-            self.store.settle()?;
+            self.store.settle(&mut |_| ControlFlow::Continue(()))?;
             self.store.sync()?;
         }
         let report = self.store.encoding();

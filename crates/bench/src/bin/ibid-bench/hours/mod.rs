@@ -6,6 +6,7 @@ mod report;
 mod results;
 mod text;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -189,7 +190,7 @@ impl Order {
             hours
         });
         let (hours, all) = lived?;
-        store.settle()?;
+        store.settle(&mut |_| ControlFlow::Continue(()))?;
         let settled_bytes = files::occupied_bytes(&self.folder)?;
         clients.iter().try_for_each(Client::compare_all)?;
         store.compact(&mut |_| std::ops::ControlFlow::Continue(()))?;
