@@ -90,6 +90,10 @@ impl Engine for ReadBeside {
         self.writer.reclaim(thorough, pause)
     }
 
+    fn shrink(&self) -> Result<(), EngineError> {
+        self.writer.shrink()
+    }
+
     fn compact(&self) -> Result<(), EngineError> {
         self.writer.compact()
     }

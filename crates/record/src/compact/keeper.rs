@@ -86,21 +86,21 @@ struct Look {
 
 impl Keeper {
     /// Does all that it does in a pause of the writers. Calls `progress` with the number of bytes of records compressed
-    /// since its last call; it may stop the work.
-    pub(crate) fn settle(self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
+    /// since its last call; it may stop the work. Returns whether it did.
+    pub(crate) fn settle(self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<ControlFlow<()>, Error> {
         let _hurried = self.activity.hurry();
-        let mut is_stopped = false;
-        while !is_stopped {
+        let mut stopped = ControlFlow::Continue(());
+        loop {
             self.step(self.activity.bytes(), true, &mut |bytes| {
-                let goes_on = progress(bytes);
-                is_stopped |= goes_on.is_break();
-                goes_on
+                if stopped.is_continue() {
+                    stopped = progress(bytes);
+                }
+                stopped
             })?;
-            if self.progress().worn.is_empty() {
-                break;
+            if stopped.is_break() || self.progress().worn.is_empty() {
+                return Ok(stopped);
             }
         }
-        Ok(())
     }
 
     fn progress(&self) -> MutexGuard<'_, KeeperProgress> {

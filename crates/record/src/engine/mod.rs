@@ -280,6 +280,15 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Returns what is unused of the engine's own files where these have grown by much since it was opened, or since
+    /// they were last made small. Does nothing while snapshots are open. Reads and writes may have to wait meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the engine cannot write.
+    fn shrink(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Returns unused disk space, as far as open snapshots allow, and syncs. Reads and writes may
     /// have to wait meanwhile.
     ///
@@ -355,6 +364,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
         (**self).reclaim(thorough, pause)
+    }
+
+    fn shrink(&self) -> Result<(), EngineError> {
+        (**self).shrink()
     }
 
     fn compact(&self) -> Result<(), EngineError> {

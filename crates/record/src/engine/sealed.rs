@@ -134,6 +134,10 @@ impl<E: Engine> Engine for Sealed<E> {
         self.engine.reclaim(thorough, pause)
     }
 
+    fn shrink(&self) -> Result<(), EngineError> {
+        self.engine.shrink()
+    }
+
     fn compact(&self) -> Result<(), EngineError> {
         self.engine.compact()
     }

@@ -485,7 +485,8 @@ impl Store {
     }
 
     /// Does at once what the store does by itself when nothing is written for a while, and returns when it is done:
-    /// encodes records, compresses them together, and gives unused space back, as far as it is worth it. A program that
+    /// encodes records, compresses them together, and gives unused space back, as far as it is worth it, also of redb's
+    /// file where that has grown by a quarter and more, for which reads and writes have to wait. A program that
     /// ends after it has written much calls this before. Calls `progress` with the number of bytes of bodies encoded,
     /// and then of records compressed, since its last call; it may stop the work, which the store then does by itself,
     /// also when it is opened next.
@@ -512,7 +513,15 @@ impl Store {
             return Ok(());
         }
         let writer = self.shared.writer()?.clone();
-        self.shared.keeper(writer, KeptFor::Caller).settle(progress)
+        if self
+            .shared
+            .keeper(writer, KeptFor::Caller)
+            .settle(progress)?
+            .is_continue()
+        {
+            self.shared.engine.shrink()?;
+        }
+        Ok(())
     }
 
     /// Encodes all records that are not encoded yet, compresses all records together with others,

@@ -25,7 +25,9 @@ pub(super) struct Journal {
     pub(super) stuck: BTreeSet<u64>,
     /// From which length on a segment is followed by another, bytes.
     pub(super) segment_bytes: u64,
-    /// What redb's file took of the disk after it was compacted last, bytes; 0 before the first time.
+    /// What redb's file took of the disk when it was opened, bytes.
+    pub(super) opened_bytes: u64,
+    /// What it took after it was compacted last, bytes; 0 before the first time.
     pub(super) compacted_bytes: u64,
     /// Whether values have ever been placed in the log's segment: a snapshot may need one that nothing else does.
     pub(super) had_values: bool,
@@ -57,6 +59,7 @@ impl Journal {
             removed: BTreeSet::new(),
             stuck: BTreeSet::new(),
             segment_bytes: SEGMENT_BYTES,
+            opened_bytes: 0,
             compacted_bytes: 0,
             had_values: false,
             checkpoint: None,

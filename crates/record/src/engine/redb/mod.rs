@@ -505,6 +505,10 @@ impl Engine for Redb {
             .map_err(|error| self.write_failed(error))
     }
 
+    fn shrink(&self) -> Result<(), EngineError> {
+        unless_it_panics(&self.path, || self.compact_grown_file()).map_err(|error| self.write_failed(error))
+    }
+
     fn compact(&self) -> Result<(), EngineError> {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
         let done = unless_it_panics(&self.path, || self.compact_redb());

@@ -110,6 +110,7 @@ impl Redb {
             }
             engine.convert()
         })?;
+        engine.lock_journal().opened_bytes = engine.occupied_bytes()?;
         if let Some(readers) = &engine.readers {
             readers.begin();
         }

@@ -514,6 +514,10 @@ impl Engine for RedbReader {
         self.refuse()
     }
 
+    fn shrink(&self) -> Result<(), EngineError> {
+        self.refuse()
+    }
+
     fn compact(&self) -> Result<(), EngineError> {
         self.refuse()
     }

@@ -118,8 +118,27 @@ impl Redb {
     /// Compacts redb's file if it has grown much since the last time, and is so small that no writer waits long.
     fn compact_small_file(&self) -> Result<(), EngineError> {
         let before = self.lock_journal().compacted_bytes;
-        let allowed = before + before / 4 + SLACK_BYTES;
-        if !(allowed..SMALL_FILE_BYTES).contains(&self.occupied_bytes()?) {
+        match self.occupied_bytes()? {
+            ..SMALL_FILE_BYTES => self.compact_if_grown(before),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compacts redb's file if it has grown much since it was opened, or since the last time.
+    pub(super) fn compact_grown_file(&self) -> Result<(), EngineError> {
+        let before = {
+            let journal = self.lock_journal();
+            match journal.compacted_bytes {
+                0 => journal.opened_bytes,
+                compacted => compacted,
+            }
+        };
+        self.compact_if_grown(before)
+    }
+
+    /// Compacts redb's file if it takes much more of the disk than so many bytes.
+    fn compact_if_grown(&self, before: u64) -> Result<(), EngineError> {
+        if self.occupied_bytes()? < before + before / 4 + SLACK_BYTES {
             return Ok(());
         }
         if self.readers.as_ref().is_some_and(|readers| readers.are_there()) {

@@ -770,3 +770,51 @@ fn no_synced_commit_is_lost_silently_whichever_byte_changes_where_the_log_goes_o
     }
     assert!(noticed > 500, "{noticed}");
 }
+
+/// A load of random updates doubles redb's file, which is longer than what is compacted by the way.
+#[test]
+fn a_file_that_has_grown_is_made_small_at_any_size_and_another_is_left() {
+    /// With a page each, more than that.
+    const VALUES: u32 = 20 << 10;
+    const AT_ONCE: usize = 2 << 10;
+    let each = |engine: &Redb, keys: std::ops::Range<u32>, value: Option<&[u8]>| {
+        for keys in keys.collect::<Vec<_>>().chunks(AT_ONCE) {
+            let change = &mut |transaction: &mut dyn Transaction| {
+                for key in keys {
+                    match value {
+                        Some(value) => transaction.put(Table::Keys, &key.to_be_bytes(), value)?,
+                        None => transaction.delete(Table::Keys, &key.to_be_bytes())?,
+                    }
+                }
+                Ok(())
+            };
+            engine.write(Commit::Unsynced, change).unwrap();
+        }
+        engine.sync().unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redb");
+    let value = vec![7; 3000];
+    let engine = Redb::open(&path, 16 << 20).unwrap();
+    each(&engine, 0..VALUES, Some(&value));
+    engine.compact().unwrap();
+    let full = engine.occupied_bytes().unwrap();
+    assert!(full > 64 << 20, "{full}");
+    drop(engine);
+
+    let engine = Redb::open(&path, 16 << 20).unwrap();
+    let is_compacted = || engine.lock_journal().compacted_bytes > 0;
+    engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
+    engine.shrink().unwrap();
+    assert!(!is_compacted(), "it has not grown");
+
+    each(&engine, VALUES..2 * VALUES, Some(&value));
+    each(&engine, VALUES..2 * VALUES, None);
+    engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
+    let grown = engine.occupied_bytes().unwrap();
+    assert!(!is_compacted() && grown > full + full / 4, "{grown} of {full}");
+    engine.shrink().unwrap();
+    let shrunk = engine.occupied_bytes().unwrap();
+    assert!(is_compacted() && shrunk < full + full / 4, "{shrunk} of {full}");
+    assert_eq!(keys(&engine).unwrap().len(), VALUES as usize);
+}
