@@ -147,7 +147,7 @@ fn describe(state: &State, pace: Rates) -> String {
             if pace.done >= 1.0 {
                 text += &format!(
                     ", {} left",
-                    duration(((total - done) as f64 / pace.done * 1000.0) as u64)
+                    duration((total.saturating_sub(done) as f64 / pace.done * 1000.0) as u64)
                 );
             }
         }
@@ -240,6 +240,25 @@ mod tests {
     }
 
     /// Bar and percentage take 23 columns.
+    #[test]
+    fn more_may_be_done_than_was_expected() {
+        let state = |bytes_total| State {
+            bytes: 5 << 20,
+            bytes_total: Some(bytes_total),
+            step: Some("encoding"),
+            ..State::default()
+        };
+        let rates = Rates {
+            done: 1000.0,
+            read: 1000.0,
+        };
+        assert_eq!(describe(&state(4 << 20), rates), "encoding: 5.0 MiB, finishing");
+        assert_eq!(
+            describe(&state(0), rates),
+            "encoding: 5.0 MiB of 0 B, 1000 B/s, 0 ms left"
+        );
+    }
+
     #[test]
     fn the_longest_line_fits_on_80_columns() {
         let state = State {

@@ -103,10 +103,10 @@ impl Watch {
         self.show(Unit::Records, quiet);
     }
 
-    /// Starts the progress of encoding the records that were counted, of so many bytes.
+    /// Starts the progress of encoding the records that were counted, of so many bytes at least.
     pub(crate) fn go_on_encoding(&mut self, bytes: u64, quiet: bool) {
         self.begin_anew();
-        self.expect(Some(bytes));
+        self.expect(Some(bytes).filter(|&bytes| bytes > 0));
         self.encoding.store(true, Relaxed);
         self.show(Unit::Records, quiet);
     }
