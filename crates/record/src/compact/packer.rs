@@ -586,7 +586,8 @@ impl<'c> Packer<'c> {
     fn finish_frame(&mut self, kind: Kind) -> Result<(), Error> {
         let bytes = self.frame(kind).frame.bytes() as u64;
         let finished = self.frame(kind).finish()?;
-        self.ended |= (self.pace)(bytes).is_break();
+        // Frames that are begun are ended, and nothing is asked again.
+        self.ended = self.ended || (self.pace)(bytes).is_break();
         self.add_to_block(kind, finished)
     }
 

@@ -473,8 +473,9 @@ fn stopped_again_and_again(work: impl Fn(&Store, Progress<'_>)) -> usize {
         let mut left = stops;
         let mut is_stopped = false;
         work(&store, &mut |done| {
+            assert!(!is_stopped, "asked again after it was stopped");
             bytes += done;
-            is_stopped |= left == 0;
+            is_stopped = left == 0;
             left = left.saturating_sub(1);
             if is_stopped {
                 ControlFlow::Break(())

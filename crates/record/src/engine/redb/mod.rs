@@ -348,7 +348,11 @@ impl Redb {
         // redb moves nothing as long as there are commits that are not synced.
         self.checkpoint(false, Wait::AndGiveBack)?;
         let could = self.move_pages()?;
-        self.checkpoint(false, Wait::AndGiveBack).map(|()| could)
+        self.checkpoint(false, Wait::AndGiveBack)?;
+        if could {
+            self.lock_journal().compacted_bytes = self.occupied_bytes()?;
+        }
+        Ok(could)
     }
 
     /// Moves pages to the beginning of the file, and shortens it. Returns whether it could: not while snapshots are

@@ -147,7 +147,6 @@ impl Redb {
         // Readers come and go: some moment there is none.
         for _ in 0..COMPACTING_TRIES {
             if self.compact_redb()? {
-                self.lock_journal().compacted_bytes = self.occupied_bytes()?;
                 break;
             }
             std::thread::sleep(COMPACTING_PAUSE);

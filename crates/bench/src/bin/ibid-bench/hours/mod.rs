@@ -193,7 +193,7 @@ impl Order {
         store.settle(&mut |_| ControlFlow::Continue(()))?;
         let settled_bytes = files::occupied_bytes(&self.folder)?;
         clients.iter().try_for_each(Client::compare_all)?;
-        store.compact(&mut |_| std::ops::ControlFlow::Continue(()))?;
+        store.compact(&mut |_| ControlFlow::Continue(()))?;
         let compacted_bytes = files::occupied_bytes(&self.folder)?;
         clients.iter().try_for_each(Client::compare_all)?;
         let verification = store.verify(&mut |_| std::ops::ControlFlow::Continue(()))?;
