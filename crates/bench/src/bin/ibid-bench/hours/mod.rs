@@ -196,7 +196,7 @@ impl Order {
         store.compact(&mut |_| ControlFlow::Continue(()))?;
         let compacted_bytes = files::occupied_bytes(&self.folder)?;
         clients.iter().try_for_each(Client::compare_all)?;
-        let verification = store.verify(&mut |_| std::ops::ControlFlow::Continue(()))?;
+        let verification = store.verify(&mut |_| ControlFlow::Continue(()))?;
         ensure!(
             verification.faults.is_empty(),
             "the store is damaged: {:?}",
