@@ -108,7 +108,9 @@ impl Engine for ReadBeside {
 fn what_a_reader_beside_the_writer_sees_keeps_its_promises() {
     for log_bytes in [16 << 20, 8 << 10] {
         conformance::run(tempfile::tempdir().unwrap().path(), |path| -> Opened {
-            let writer = Redb::open(path, 1 << 20)?.with_log_bytes(log_bytes);
+            let writer = Redb::open(path, 1 << 20)?
+                .with_log_bytes(log_bytes)
+                .with_step_changes(2);
             let reader = RedbReader::open(path, 1 << 20)?;
             Ok(Box::new(ReadBeside { reader, writer }))
         });

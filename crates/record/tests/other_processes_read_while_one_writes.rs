@@ -85,7 +85,10 @@ fn write(folder: &Path) {
     let place = folder.join("store");
     fs::create_dir_all(&place).unwrap();
     let engine = Redb::open(&place.join("redb"), 1 << 20).unwrap();
-    let engine = engine.with_log_bytes(24 << 10).with_segment_bytes(32 << 10);
+    let engine = engine
+        .with_log_bytes(24 << 10)
+        .with_segment_bytes(32 << 10)
+        .with_step_changes(20);
     let store = Store::with_engine(&place, Box::new(engine), options()).unwrap();
     let latest = store.namespace("latest", Versions::Latest).unwrap();
     let kept = store.namespace("kept", Versions::Kept).unwrap();
@@ -292,7 +295,9 @@ impl Running {
         panic!("the process has ended: {:?}", self.child.wait());
     }
 
+    /// Kills the process, which has gone on until then.
     fn kill(mut self) {
+        assert!(self.child.try_wait().unwrap().is_none(), "it has ended by itself");
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -329,6 +334,7 @@ fn readers_see_what_was_acknowledged_and_keep_what_they_see() {
     for reader in &mut readers {
         reader.wait_for("read");
     }
+    readers.into_iter().for_each(Running::kill);
 }
 
 #[test]
@@ -347,6 +353,7 @@ fn readers_outlive_writers() {
         writer = Running::writer(folder.path());
         readers[1].wait_for("read");
     }
+    readers.into_iter().for_each(Running::kill);
 }
 
 /// Makes a folder in which the store has no file with locks.
@@ -374,6 +381,7 @@ fn readers_without_locks_are_told_of_what_they_lose_and_see_nothing_wrong() {
         rounds += 1;
         assert!(rounds < 10_000, "the writer goes on");
     }
+    readers.into_iter().for_each(Running::kill);
     drop(writer);
 }
 

@@ -255,8 +255,12 @@ impl Shared {
     /// Does what [`commit`](Self::commit) does, with bodies as records have them.
     pub(super) fn commit_stored(&self, changes: Changes, durability: Durability) -> Result<Vec<Option<u64>>, Error> {
         self.writer()?;
+        let records = changes.operations.len();
         let command = Command::Batch(changes);
         self.activity.give_way(command.bytes() as u64);
+        if let Some(feed) = &self.feed {
+            feed.give_way(records);
+        }
         match self.ask(command, durability)? {
             Outcome::Written(written) => Ok(written.into_iter().map(|written| Some(written?.number)).collect()),
             Outcome::Namespace(_) | Outcome::Index(_) | Outcome::Fenced(_) | Outcome::Done => {

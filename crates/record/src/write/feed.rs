@@ -15,6 +15,9 @@ const RECORDS_MAX: usize = 1 << 16;
 const RECORDS_MIN: usize = 1 << 10;
 /// There is one for so many bytes of room at most: short bodies take less than what is beside them.
 const BYTES_PER_RECORD: usize = 512;
+/// How long a writer waits for the encoder at most, for each record. One that reads all records from the store takes
+/// longer than this.
+const GIVING_WAY: Duration = Duration::from_micros(100);
 
 /// A record that was committed.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub(crate) struct Feed {
     records_max: usize,
     state: Mutex<State>,
     came: Condvar,
+    /// A record was taken out for which writers wait.
+    went: Condvar,
     /// How often it was changed how namespaces store records.
     settings: AtomicU64,
 }
@@ -84,6 +89,7 @@ impl Feed {
             records_max: (room / BYTES_PER_RECORD).clamp(RECORDS_MIN, RECORDS_MAX),
             state: Mutex::default(),
             came: Condvar::new(),
+            went: Condvar::new(),
             settings: AtomicU64::new(0),
         }
     }
@@ -113,6 +119,14 @@ impl Feed {
             }
             state.records.push_back(record);
         }
+    }
+
+    /// Has a writer wait that is to commit so many records, for a while, if most records that may wait here do already:
+    /// the encoder would have to read from the store those that are dropped here.
+    pub(crate) fn give_way(&self, records: usize) {
+        let is_nearly_full = |state: &mut State| !state.ended && state.records.len() >= self.records_max / 4 * 3;
+        let time = GIVING_WAY * u32::try_from(records).unwrap_or(u32::MAX);
+        drop(self.went.wait_timeout_while(self.state(), time, is_nearly_full));
     }
 
     /// Notes that a namespace stores records in another way.
@@ -163,6 +177,7 @@ impl Feed {
         state.ended = true;
         state.finish.clear();
         self.came.notify_one();
+        self.went.notify_all();
     }
 
     /// Whether the encoder is to end.
@@ -181,6 +196,9 @@ impl Feed {
             if let Some(mut record) = state.records.pop_front() {
                 state.bytes -= record.body.as_ref().map_or(0, Vec::len);
                 record.lag += std::mem::take(&mut state.dropped);
+                if state.records.len() + 1 == self.records_max / 4 * 3 {
+                    self.went.notify_all();
+                }
                 return FeedEvent::Record(record);
             }
             if let Some(finish) = state.finish.pop_front() {

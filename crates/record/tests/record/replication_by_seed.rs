@@ -7,7 +7,7 @@
 //! `IBID_REPLICATION_SEEDS=1000` runs more seeds, `IBID_REPLICATION_SEED=7` runs one.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use std::time::Duration;
 use ibid_record::engine::Redb;
 use ibid_record::replicate::{self, Oplog, Progress, Receiver, Sender};
 use ibid_record::{
-    Compacting, Durability, Encoding, Error, Latest, Options, Refusal, Retention, Retrieval, Role, Store, Versions,
+    Compacting, Direction, Durability, Encoding, Error, Latest, Options, Refusal, Retention, Retrieval, Role, Store,
+    Versions,
 };
 
 use crate::common::disk::Disk;
@@ -207,6 +208,9 @@ struct World {
     under_way: Vec<Message>,
     /// The contents of the primary at each position of its log.
     models: BTreeMap<u64, Model>,
+    /// From which position on a batch is certainly there, by the place of its model. Before it, only pieces of its
+    /// bodies may be.
+    there_from: BTreeMap<u64, u64>,
     compacts: bool,
     /// Whether the log is truncated often, so that replicas copy the whole store.
     copies: bool,
@@ -252,6 +256,7 @@ impl World {
             senders: BTreeMap::new(),
             under_way: Vec::new(),
             models: BTreeMap::from([(0, Model::default())]),
+            there_from: BTreeMap::new(),
             compacts: random.one_in(4),
             copies: random.one_in(3),
             message_bytes: [1 << 20, 4000, 400][random.below(3) as usize],
@@ -277,9 +282,29 @@ impl World {
         self.models.last_key_value().unwrap().1.clone()
     }
 
-    /// Drops the models after a position.
+    /// Drops the models after a position, up to which the primary has everything.
     fn roll_back(&mut self, position: u64) {
         self.models.retain(|&at, _| at <= position);
+        if let Some((at, model)) = self.models.last_key_value()
+            && self.there_from.get(at).is_some_and(|from| position < *from)
+            && !self.shows(model)
+        {
+            // Only pieces of its bodies are there.
+            self.models.pop_last();
+        }
+    }
+
+    /// Whether the primary has the latest versions of a model.
+    fn shows(&self, model: &Model) -> bool {
+        let store = self.nodes[self.primary].store();
+        let snapshot = store.snapshot().unwrap();
+        ["kept", "latest"].into_iter().enumerate().all(|(index, name)| {
+            let space = store.find_namespace(name).unwrap().expect("a batch was begun");
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            let records = snapshot.scan(&space, everything, Direction::Forward).unwrap();
+            let records = records.map(|record| record.map(|record| (record.key, record.body)).unwrap());
+            records.eq(model.live(index))
+        })
     }
 
     fn commit(&mut self) {
@@ -295,6 +320,10 @@ impl World {
             (Ok(after), Ok(written)) => {
                 let model = after.numbered(&ops, &written);
                 self.models.insert(before + 1, model);
+                let primary = &self.nodes[self.primary];
+                if ops.iter().any(|op| op.body.len() > primary.options.whole_bytes_max) {
+                    self.there_from.insert(before + 1, primary.position());
+                }
             }
             (Err(expected), Err(error)) => assert_eq!(crate::common::Refusal::of(&error), expected),
             (expected, found) => panic!("{:?} expected, found {found:?}", expected.map(drop)),

@@ -30,7 +30,7 @@ pub(crate) fn records_repair(out: &mut Out, lost: LostCommits) -> Result<()> {
         LostCommits::None if out.quiet => return Ok(()),
         LostCommits::None => "nothing to repair: the log of commits is whole".to_owned(),
         LostCommits::Number(commits) => format!(
-            "gave up {} that had been on disk",
+            "gave up {} that had been on disk; `ibid records verify` says whether all else is whole",
             counted(commits, "commit", "commits")
         ),
         LostCommits::Unknown => {

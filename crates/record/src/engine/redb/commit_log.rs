@@ -1,8 +1,7 @@
 //! The log of commits beside redb's file (`docs/format/records.md`, "Log of commits").
 //!
 //! A commit is on disk as soon as the log is synced: one write at the end of a file that is there already, instead of
-//! all pages on the way to what changed. And the state of redb's file at its last sync is always one that opens at
-//! once, since only some commits have to pay for that. Large values are written here only: redb has their places.
+//! all pages on the way to what changed. Large values are written here only: redb has their places.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +13,14 @@ use ibid_format::record::{
 };
 use redb::StorageBackend;
 
-use super::effort::Effort;
 use crate::engine::{EngineError, Table};
 
-/// The log is long once the commits since the last checkpoint take so many bytes, unless [`CommitLog::set_long`] was
-/// called.
+/// The log is long once the commits since the last checkpoint began take so many bytes, unless [`CommitLog::set_long`]
+/// was called.
 const LONG_BYTES: u64 = 16 << 20;
-/// The log is long once to repeat it takes as long as so many changes of neighbours, a few microseconds each.
-const LONG_EFFORT: u64 = 5_000;
+/// The log is long once those commits have so many changes. Whoever opens the store sorts twice as many at most, within
+/// 100 ms.
+pub(super) const LONG_CHANGES: u64 = 100_000;
 /// By how much the file grows, bytes.
 const GROWTH: u64 = 1 << 20;
 /// How often a note is read that is not whole.
@@ -47,7 +46,7 @@ pub(super) struct CommitLog {
     segment: u64,
     /// Length of the file, bytes.
     length: u64,
-    /// Where the first commit begins that redb's file does not have.
+    /// Where the first commit begins that came after the last checkpoint began.
     begin: u64,
     /// Where the next commit goes.
     end: u64,
@@ -55,8 +54,8 @@ pub(super) struct CommitLog {
     last: u64,
     /// The last commit that is synced.
     synced: u64,
-    /// What it takes to repeat the changes since the last checkpoint.
-    effort: Effort,
+    /// The changes since then.
+    changes: u64,
     /// Whether there are commits behind its end.
     stale: bool,
     /// From how many bytes of commits on it is long.
@@ -110,6 +109,11 @@ impl Position {
     /// The last commit that was read.
     pub(super) fn last(&self) -> u64 {
         self.last
+    }
+
+    /// Whether a commit of the segment was read.
+    pub(super) fn is_within(&self) -> bool {
+        self.before.is_some()
     }
 
     /// Goes on at the beginning of another segment.
@@ -219,7 +223,7 @@ impl CommitLog {
             end: start.offset,
             last: done,
             synced: done,
-            effort: Effort::default(),
+            changes: 0,
             stale: false,
             long_bytes: LONG_BYTES,
             buffer: Vec::new(),
@@ -232,7 +236,7 @@ impl CommitLog {
     pub(super) fn repeat(&mut self, each: EachChange<'_>) -> Result<Found, EngineError> {
         let done = self.last;
         let noted = self.noted()?;
-        let (mut at, mut before, mut repeated) = (self.begin, None, Effort::default());
+        let (mut at, mut before, mut repeated) = (self.begin, None, 0);
         let mut window = Window::default();
         while let Some((head, changes)) = self.commit(&mut window, at)? {
             // The first may be one that the engine has, if the log was to begin anew.
@@ -241,7 +245,7 @@ impl CommitLog {
             }
             if head.number > done {
                 self.show(&head, changes, at, &mut |table, change, offset| {
-                    repeated.units += repeated.units_of(table, change.key);
+                    repeated += 1;
                     each(table, change, offset)
                 })?;
             }
@@ -251,9 +255,9 @@ impl CommitLog {
         let last = before.map_or(done, |before| done.max(before));
         let rest = self.rest(at)?;
         let synced = done.max(noted).max(rest.synced);
-        if repeated.units > 0 {
+        if repeated > 0 {
             // What was found is perhaps not on disk, if only the process was stopped.
-            (self.end, self.last, self.synced, self.effort) = (at, last, synced.min(last), repeated);
+            (self.end, self.last, self.synced, self.changes) = (at, last, synced.min(last), repeated);
         }
         self.stale = rest.last > last;
         Ok(Found { last, synced })
@@ -406,7 +410,7 @@ impl CommitLog {
         self.end
     }
 
-    /// Whether there are commits after the last checkpoint.
+    /// Whether there are commits since the last checkpoint began.
     pub(super) fn has_commits(&self) -> bool {
         self.end > self.begin
     }
@@ -416,18 +420,10 @@ impl CommitLog {
         self.long_bytes = bytes;
     }
 
-    /// Whether it is time for a checkpoint.
-    pub(super) fn is_long(&self) -> bool {
-        self.is_longer_than(1)
-    }
-
-    /// Whether it is so long that the next commit has to wait for a checkpoint that is being synced.
-    pub(super) fn is_too_long(&self) -> bool {
-        self.is_longer_than(2)
-    }
-
-    fn is_longer_than(&self, times: u64) -> bool {
-        self.end - self.begin >= times.saturating_mul(self.long_bytes) || self.effort.units >= times * LONG_EFFORT
+    /// Returns how long it is, in parts of the length at which it is long.
+    pub(super) fn part_of_long(&self) -> f64 {
+        let bytes = (self.end - self.begin) as f64 / self.long_bytes.max(1) as f64;
+        bytes.max(self.changes as f64 / LONG_CHANGES as f64)
     }
 
     /// Returns why nothing more may be written, if so.
@@ -444,7 +440,7 @@ impl CommitLog {
             at: self.end + HEAD,
             buffer,
             hasher: CommitHasher::new(self.hash),
-            units: 0,
+            changes: 0,
             log: self,
         })
     }
@@ -470,25 +466,25 @@ impl CommitLog {
         self.failure.insert(failure).clone()
     }
 
-    /// Returns where the next commit will be once redb's file has all: behind the others, or where the first was if
-    /// nothing in the segment `is_used`.
-    pub(super) fn next_start(&self, is_used: bool) -> LogStart {
+    /// Returns where the next commit will be once redb has all: behind the others, or where the first one was if it
+    /// `begins_anew`.
+    pub(super) fn next_start(&self, begins_anew: bool) -> LogStart {
         LogStart {
             segment: self.segment,
-            offset: if is_used { self.end } else { COMMIT_LOG_COMMITS_AT },
+            offset: if begins_anew { COMMIT_LOG_COMMITS_AT } else { self.end },
         }
     }
 
-    /// Continues at `start` in this segment, since redb has all commits. `gives_back` gives the disk back what
-    /// is not used; what a large commit took is given back in any case.
-    pub(super) fn begin_anew(&mut self, start: LogStart, gives_back: bool) -> Result<(), EngineError> {
-        (self.begin, self.end) = (start.offset, start.offset);
-        (self.effort.units, self.synced) = (0, self.last);
-        let is_large = self.length - self.end > 2 * LONG_BYTES;
-        if gives_back || is_large {
-            self.give_back()?;
-        }
-        Ok(())
+    /// Notes that a checkpoint begins: from now on the commits after it count.
+    pub(super) fn begin_checkpoint(&mut self) {
+        (self.begin, self.changes) = (self.end, 0);
+    }
+
+    /// Continues at `start`, in this segment, since redb has all commits.
+    pub(super) fn continue_at(&mut self, start: LogStart) {
+        debug_assert_eq!(start.segment, self.segment);
+        (self.begin, self.end, self.changes) = (start.offset, start.offset, 0);
+        self.synced = self.last;
     }
 
     /// Gives the disk back what is not used at the end of the file.
@@ -500,7 +496,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Continues in an empty segment, since redb's file has all commits.
+    /// Continues in an empty segment, which goes on from this one.
     pub(super) fn continue_in(&mut self, next: CommitLog) {
         let (long_bytes, buffer) = (self.long_bytes, std::mem::take(&mut self.buffer));
         *self = CommitLog {
@@ -644,8 +640,7 @@ pub(super) struct Recording<'l> {
     at: u64,
     buffer: Vec<u8>,
     hasher: CommitHasher,
-    /// What it takes to repeat its changes.
-    units: u64,
+    changes: u64,
 }
 
 impl Recording<'_> {
@@ -685,7 +680,7 @@ impl Recording<'_> {
             value,
         };
         change.encode_before_value(&mut self.buffer);
-        self.units += self.log.effort.units_of(table, key);
+        self.changes += 1;
         let at = self.at + self.buffer.len() as u64;
         self.add_bytes(value.unwrap_or_default())?;
         Ok(at)
@@ -695,7 +690,7 @@ impl Recording<'_> {
     pub(super) fn add_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<u64, EngineError> {
         let length = parts.iter().map(|part| part.len()).sum();
         CommitChange::encode_before_value_of(table.number(), key, length, &mut self.buffer);
-        self.units += self.log.effort.units_of(table, key);
+        self.changes += 1;
         let at = self.at + self.buffer.len() as u64;
         parts.iter().try_for_each(|part| self.add_bytes(part))?;
         Ok(at)
@@ -731,7 +726,7 @@ impl Recording<'_> {
 
     /// Completes the commit. Without changes there is none.
     pub(super) fn finish(mut self) -> Result<(), EngineError> {
-        if self.units == 0 {
+        if self.changes == 0 {
             return Ok(());
         }
         self.hasher.update(&self.buffer);
@@ -756,7 +751,7 @@ impl Recording<'_> {
         }
         log.end = end + CHECK;
         log.last = head.number;
-        log.effort.units += self.units;
+        log.changes += self.changes;
         log.buffer = self.buffer;
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! redb: a copy-on-write B-tree in one file, and beside it a log of commits, in whose segments large values stay.
+//! Commits are in the log, and in memory until a checkpoint has stored many of them in redb at once.
 
+mod checkpoint;
 mod commit_log;
-mod effort;
+mod first_error;
 mod from_segments;
 mod header;
 mod journal;
+mod layers;
 mod open;
-mod ordered;
-mod overlay;
 mod own_tables;
 mod reader;
 mod readers;
@@ -22,21 +23,27 @@ mod wipe;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
-use ibid_format::record::{LogStart, SegmentEntry};
+use ibid_format::record::CommitLogId;
 pub use redb::StorageBackend;
-use redb::{CompactionError, Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{
+    CompactionError, Database, Durability, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
+};
 
-use self::commit_log::CommitLog;
-use self::journal::{Checkpoint, Journal, Usage};
+use self::checkpoint::Progress;
+use self::first_error::FirstError;
+use self::journal::{Accounts, Journal};
+use self::layers::{Changes, Layer, Layers};
 pub use self::open::LostCommits;
-use self::ordered::Order;
 pub use self::reader::RedbReader;
 use self::readers::Readers;
 pub use self::segments::SegmentFiles;
 use self::segments::Segments;
-use self::tables::{RedbSnapshot, RedbTransaction};
+use self::tables::{Base, RedbSnapshot, RedbTransaction};
 use super::{Commit, Engine, EngineError, Pause, Snapshot, Table, Work};
 
 const ENGINE: &str = "redb";
@@ -49,21 +56,12 @@ const VALUE_BYTES_MAX: usize = (300 << 20) + ibid_format::SEAL_OVERHEAD;
 const COMMITS: Definition = TableDefinition::new("commits");
 /// What names the log.
 const LOG: &[u8] = b"log";
-/// The number of the last commit.
+/// The number of the last commit that redb has.
 const DONE: &[u8] = b"done";
 /// Where in the log the next commit is.
 const START: &[u8] = b"start";
 /// redb's own table about segments.
 const SEGMENT_ENTRIES: Definition = TableDefinition::new("segments");
-
-/// Whether a checkpoint is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// Others commit until it is on disk.
-    No,
-    /// Until it is on disk. Then the disk gets back what the log took of it.
-    AndGiveBack,
-}
 
 /// All tables of a transaction, in the order of [`Table::ALL`].
 struct Tables<'t>(Vec<redb::Table<'t, &'static [u8], &'static [u8]>>);
@@ -110,33 +108,80 @@ fn definition(table: Table) -> Definition {
 
 /// The [`Engine`] of the library redb, in one file, with a log of commits in segments beside it.
 ///
-/// A commit with [`Commit::Synced`] costs one sync of the log. Other commits stay in memory, or are in a part of the
-/// log that is not synced: they may be lost if the machine stops without [`sync`](Engine::sync). After a crash, opening
-/// it repeats the commits since redb's file was synced last: at most 16 MiB and the largest one, or twice as many if it
-/// was being synced.
+/// A commit with [`Commit::Synced`] costs one sync of the log. Other commits are in a part of the log that is not
+/// synced: they may be lost if the machine stops without [`sync`](Engine::sync). All of them stay in memory, in a part
+/// of the cache, until a thread has stored them in redb's file, many at once and in the order of their keys. After a
+/// crash, opening it reads the commits since then: at most twice 16 MiB or 100 000 changes, and a commit more.
 ///
 /// Records and blocks of 64 bytes and more are written once, into the log. redb's file has their places, and the
 /// log's segments stay as long as there is a value in them.
 pub struct Redb {
+    shared: Arc<Shared>,
+    /// Makes checkpoints; [`None`] if it could not be started, so that those who commit make them.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread shares with those who use the engine.
+struct Shared {
     /// [`None`] only while it is dropped. Compacting takes the lock for writing.
     database: RwLock<Option<Database>>,
-    /// How redb's file is written.
-    order: Order,
+    first_error: FirstError,
     path: PathBuf,
-    segments: Arc<Segments>,
-    /// A commit takes it after redb's own lock for writing, and keeps it until redb has the commit.
-    journal: Arc<Mutex<Journal>>,
+    segments: Segments,
+    log_id: CommitLogId,
+    /// Is held by who stores in redb. Comes before all others.
+    storing: Mutex<()>,
+    /// Is held while a commit is made.
+    journal: Mutex<Journal>,
+    accounts: Mutex<Accounts>,
+    shown: Mutex<Shown>,
+    progress: Progress,
+    /// Most bytes that commits take in memory.
+    memory_max: usize,
+    step_changes: AtomicUsize,
     /// What is kept for other processes; [`None`] if nothing is. The lock in it is released last.
-    readers: Option<Arc<Readers>>,
+    readers: Option<Readers>,
+    has_thread: AtomicBool,
+}
+
+/// What snapshots show above redb's tables.
+#[derive(Default)]
+struct Shown {
+    layers: Arc<Layers>,
+    /// How often it was changed what redb has to have below.
+    epoch: u64,
+}
+
+impl Shown {
+    /// Shows what is recent in these layers.
+    fn show(&mut self, layers: Layers) {
+        Arc::make_mut(&mut self.layers).take_recent(layers);
+    }
+
+    /// Freezes all, which redb has to have none of yet, and returns them.
+    fn freeze(&mut self) -> Vec<Arc<Layer>> {
+        self.epoch += 1;
+        Arc::make_mut(&mut self.layers).freeze()
+    }
+
+    /// Replaces what is frozen by the same in one layer.
+    fn replace_frozen(&mut self, merged: Arc<Layer>) {
+        Arc::make_mut(&mut self.layers).replace_frozen(merged);
+    }
+
+    /// Does not show any more what was frozen: redb has it.
+    fn thaw(&mut self) {
+        self.epoch += 1;
+        Arc::make_mut(&mut self.layers).thaw();
+    }
 }
 
 impl Redb {
-    /// Sets from how many bytes of commits on redb's file is synced and the log begins anew. With more, less is written
-    /// twice, and opening after a crash takes longer. Default: 16 MiB, or in any case 5000 changes of neighbours and
-    /// 1667 of random keys.
+    /// Sets from how many bytes of commits on they are stored in redb's file. With more, less is written twice, and
+    /// opening after a crash takes longer. Default: 16 MiB, or in any case 100 000 changes.
     #[must_use]
     pub fn with_log_bytes(self, bytes: u64) -> Self {
-        self.lock_journal().log.set_long(bytes);
+        self.shared.lock_journal().log.set_long(bytes);
         self
     }
 
@@ -144,10 +189,20 @@ impl Redb {
     /// smaller pieces, and there are more files. Default: 16 MiB, or more in a large store.
     #[must_use]
     pub fn with_segment_bytes(self, bytes: u64) -> Self {
-        self.lock_journal().segment_bytes = bytes;
+        self.shared.lock_journal().segment_bytes = bytes;
         self
     }
 
+    /// Sets how many changes are stored in redb's file at once, after which it is synced; at least 1. With less, the
+    /// file has to grow by less, and storing takes longer. Default: 4096.
+    #[must_use]
+    pub fn with_step_changes(self, changes: usize) -> Self {
+        self.shared.step_changes.store(changes.max(1), Ordering::Relaxed);
+        self
+    }
+}
+
+impl Shared {
     fn with_database<T>(&self, work: impl FnOnce(&Database) -> T) -> T {
         // The caller catches a panic under the lock, and reports it as damage of the file.
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
@@ -159,22 +214,31 @@ impl Redb {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, commit: Commit) -> Result<WriteTransaction, EngineError> {
-        let transaction = self.with_database(Database::begin_write);
-        let mut transaction = transaction.map_err(|error| self.failed("write to", error.into()))?;
-        self.set_commit(&mut transaction, commit)?;
-        Ok(transaction)
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets how a transaction is committed. One that is synced leaves redb's file as one that opens at once.
-    fn set_commit(&self, transaction: &mut WriteTransaction, commit: Commit) -> Result<(), EngineError> {
-        let durability = match commit {
-            Commit::Synced => Durability::Immediate,
-            Commit::Unsynced => Durability::None,
-        };
-        transaction.set_quick_repair(commit == Commit::Synced);
-        let set = transaction.set_durability(durability);
-        set.map_err(|error| self.failed("write to", error.into()))
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn layers(&self) -> Arc<Layers> {
+        self.shown().layers.clone()
+    }
+
+    fn begin_read(&self) -> Result<ReadTransaction, EngineError> {
+        let transaction = self.with_database(Database::begin_read);
+        transaction.map_err(|error| self.failed("read", error.into()))
+    }
+
+    /// Begins a transaction of redb, which leaves its file as one that opens at once.
+    fn begin_write(&self) -> Result<WriteTransaction, EngineError> {
+        let transaction = self.with_database(Database::begin_write);
+        let mut transaction = transaction.map_err(|error| self.failed("write to", error.into()))?;
+        transaction.set_quick_repair(true);
+        let set = transaction.set_durability(Durability::Immediate);
+        set.map_err(|error| self.failed("write to", error.into()))?;
+        Ok(transaction)
     }
 
     fn tables<'t>(&self, transaction: &'t WriteTransaction) -> Result<Tables<'t>, EngineError> {
@@ -188,169 +252,93 @@ impl Redb {
         Ok(tables)
     }
 
-    /// Commits a transaction as the last one in the log, with what else redb has to know: `start` if redb's file is
-    /// synced with it.
-    fn finish(
-        &self,
-        transaction: WriteTransaction,
-        journal: &Journal,
-        usage: &Usage,
-        start: Option<LogStart>,
-    ) -> Result<(), EngineError> {
-        let failed = |error: redb::Error| self.failed("write to", error);
-        let id = journal.log.id();
-        {
-            let mut commits = transaction.open_table(COMMITS).map_err(|error| failed(error.into()))?;
-            let mut put = |key, value: &[u8]| commits.insert(key, value).map(drop);
-            put(DONE, &journal.log.last().to_be_bytes()).map_err(|error| failed(error.into()))?;
-            if let Some(start) = start {
-                put(LOG, &id).map_err(|error| failed(error.into()))?;
-                put(START, &start.encode(&id)).map_err(|error| failed(error.into()))?;
+    fn snapshot(&self) -> Result<RedbSnapshot, EngineError> {
+        loop {
+            let (layers, epoch) = {
+                let shown = self.shown();
+                (shown.layers.clone(), shown.epoch)
+            };
+            let base = Base::new(self.begin_read()?);
+            let segments = self.segments.set();
+            // Otherwise redb may have commits that are not in these layers, or not have some that are not either.
+            if self.shown().epoch == epoch {
+                let path = self.path.clone();
+                return Ok(RedbSnapshot {
+                    base,
+                    layers,
+                    segments,
+                    path,
+                });
             }
         }
-        if !usage.is_empty() || !journal.removed.is_empty() || start.is_some() {
-            let table = transaction.open_table(SEGMENT_ENTRIES);
-            let mut entries = table.map_err(|error| failed(error.into()))?;
-            for segment in &journal.removed {
-                let removed = entries.remove(&segment.to_be_bytes()[..]).map(drop);
-                removed.map_err(|error| failed(error.into()))?;
-            }
-            for &segment in usage.keys() {
-                let entry = SegmentEntry {
-                    used: journal.used_after(segment, usage),
-                };
-                let put = entries.insert(&segment.to_be_bytes()[..], &entry.encode(&id, segment)[..]);
-                put.map(drop).map_err(|error| failed(error.into()))?;
-            }
-        }
-        transaction.commit().map_err(|error| failed(error.into()))
     }
 
-    /// Commits a transaction so that redb's file has everything. The log goes on in another segment if it `moves_on` or
-    /// if the segment is full. Once that is on disk, segments are removed in which nothing is left; until then the log
-    /// keeps what it had. [`Wait::No`] leaves that to a thread, if there is one.
-    fn finish_synced(
+    /// Makes a commit, unless `work` fails.
+    fn transact(
         &self,
-        mut transaction: WriteTransaction,
+        commit: Commit,
+        work: &mut dyn FnMut(&mut RedbTransaction<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let used = {
+            let journal = &mut *self.lock_journal();
+            let mut transaction = RedbTransaction {
+                recording: journal.log.begin()?,
+                // No checkpoint begins or ends meanwhile.
+                base: Base::new(self.begin_read()?),
+                layers: self.layers(),
+                changes: Changes::default(),
+                has_placed: false,
+                segments: self.segments.set(),
+                path: &self.path,
+            };
+            work(&mut transaction)?;
+            let RedbTransaction {
+                recording,
+                changes,
+                has_placed,
+                ..
+            } = transaction;
+            recording.finish()?;
+            // The log has the commit. If it is not taken over, only opening it again can tell.
+            let used = self.take_over(journal, commit, &changes, has_placed);
+            let used = used.map_err(|error| journal.log.fail(error))?;
+            journal.frozen.is_some().then_some(used)
+        };
+        used.map_or(Ok(()), |used| self.wait_for_room(used))
+    }
+
+    /// Shows a commit that the log has. Returns how much of their room writers have used.
+    fn take_over(
+        &self,
         journal: &mut Journal,
-        usage: &Usage,
-        moves_on: bool,
-        wait: Wait,
-    ) -> Result<(), EngineError> {
-        self.end_checkpoint(journal)?;
-        self.set_commit(&mut transaction, Commit::Synced)?;
-        let is_waited_for = wait != Wait::No || !self.order.has_thread();
-        let segment = journal.log.segment();
-        let is_used = journal.used_after(segment, usage) > 0;
-        // redb's file may have places in it only if what is there survives a crash, and so does its end. And readers in
-        // other processes may see the new state of the file before that is synced.
-        journal.log.sync()?;
-        // A snapshot may still need what nothing else does, so it is not written over.
-        let moves_on = moves_on || journal.is_segment_full() || journal.had_values && !is_used;
-        let mut usage = usage.clone();
-        let mut next = None;
-        if moves_on {
-            journal.log.give_back()?;
-            next = Some(self.new_segment(journal)?);
-            // An entry says of the segment that it is not needed, even if there was never a value in it.
-            usage.entry(segment).or_default();
+        commit: Commit,
+        changes: &Changes,
+        has_placed: bool,
+    ) -> Result<f64, EngineError> {
+        if commit == Commit::Synced {
+            journal.log.sync()?;
         }
-        let start = match &next {
-            Some(next) => next.next_start(false),
-            None => journal.log.next_start(is_used || !is_waited_for),
-        };
-        let pages = match &self.readers {
-            Some(readers) => Some(self.with_database(|database| readers.release(database))?),
-            None => None,
-        };
-        self.finish(transaction, journal, &usage, Some(start))?;
-        journal.checkpoints += 1;
-        let number = journal.checkpoints;
-        if is_waited_for {
-            self.wait_for_file()?;
-        } else {
-            self.tell_when_synced(number);
+        let layer = Layer::of(changes);
+        if layer.changes() > 0 {
+            // No other one changes what is recent.
+            let layers = self.layers().with(layer);
+            self.shown().show(layers);
+            journal.first_commit.get_or_insert_with(Instant::now);
         }
-        match next {
-            Some(next) => {
-                journal.lengths.insert(segment, journal.log.end());
-                journal.log.continue_in(next);
-                journal.had_values = false;
-            }
-            None => journal.log.begin_anew(start, wait == Wait::AndGiveBack)?,
-        }
-        journal.commit(&usage);
-        let unused = journal.unused().collect();
-        journal.checkpoint = Some(Checkpoint { number, pages, unused });
-        if is_waited_for {
-            complete(journal, &self.segments, self.readers.as_deref())?;
-        }
-        Ok(())
-    }
-
-    /// Has a thread do what has to wait until a checkpoint is on disk.
-    fn tell_when_synced(&self, number: u64) {
-        let (shared, segments, readers) = (self.journal.clone(), self.segments.clone(), self.readers.clone());
-        let path = self.path.clone();
-        self.order.tell(move |synced| {
-            let journal = &mut *match shared.try_lock() {
-                Ok(journal) => journal,
-                // Who has it may wait for the file.
-                Err(TryLockError::WouldBlock) => return ControlFlow::Continue(()),
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            };
-            let is_this_one = |checkpoint: &Checkpoint| checkpoint.number == number;
-            if !journal.checkpoint.as_ref().is_some_and(is_this_one) {
-                return ControlFlow::Break(()); // a commit has waited for it
-            }
-            let ended = match synced {
-                Ok(()) => complete(journal, &segments, readers.as_deref()),
-                Err(source) => Err(EngineError::io("sync", &path, source)),
-            };
-            if let Err(failure) = ended {
-                journal.log.fail(failure);
-            }
-            ControlFlow::Break(())
-        });
-    }
-
-    /// Waits until the checkpoint is on disk that is being synced, if there is one, while others commit.
-    fn wait_for_checkpoint(&self) -> Result<(), EngineError> {
-        self.wait_for_file()?;
-        self.end_checkpoint(&mut self.lock_journal())
-    }
-
-    /// Waits until the checkpoint is on disk that is being synced, if there is one.
-    fn end_checkpoint(&self, journal: &mut Journal) -> Result<(), EngineError> {
-        if journal.checkpoint.is_none() {
-            return Ok(());
-        }
-        self.wait_for_file()?;
-        complete(journal, &self.segments, self.readers.as_deref())
-    }
-
-    /// Waits until redb's file is on disk as far as redb has synced it.
-    fn wait_for_file(&self) -> Result<(), EngineError> {
-        let synced = self.order.wait();
-        synced.map_err(|source| EngineError::io("sync", &self.path, source))
-    }
-
-    /// Makes an empty segment that follows the log's.
-    fn new_segment(&self, journal: &Journal) -> Result<CommitLog, EngineError> {
-        let number = self.segments.next_number()?.max(journal.log.segment() + 1);
-        let file = self.segments.create(number)?;
-        CommitLog::create(file, &self.path, number, journal.log.id(), journal.log.last())
+        journal.had_values |= has_placed;
+        journal.has_new_values |= has_placed;
+        self.begin_if_due(journal)
     }
 
     /// Makes redb's file as short as it can be. Reads and writes wait meanwhile. Returns whether it could: not while
     /// snapshots are open.
     fn compact_redb(&self) -> Result<bool, EngineError> {
-        // redb moves nothing as long as there are commits that are not synced.
-        self.checkpoint(false, Wait::AndGiveBack)?;
+        self.checkpoint_and_give_back(false)?;
         let could = self.move_pages()?;
-        self.checkpoint(false, Wait::AndGiveBack)?;
+        self.checkpoint_and_give_back(false)?;
         if could {
-            self.lock_journal().compacted_bytes = self.occupied_bytes()?;
+            let bytes = self.occupied_bytes()?;
+            self.accounts().compacted_bytes = bytes;
         }
         Ok(could)
     }
@@ -358,6 +346,9 @@ impl Redb {
     /// Moves pages to the beginning of the file, and shortens it. Returns whether it could: not while snapshots are
     /// open, here or in another process. A checkpoint has to come next, so that readers can have locks again.
     fn move_pages(&self) -> Result<bool, EngineError> {
+        let _alone = self.alone();
+        // Those who commit read from redb, too.
+        let _journal = self.lock_journal();
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(readers) = &self.readers
             && !readers.end_if_there_are_none()
@@ -372,97 +363,46 @@ impl Redb {
         }
     }
 
-    /// Syncs redb's file, so that it has all commits.
-    fn checkpoint(&self, moves_on: bool, wait: Wait) -> Result<(), EngineError> {
-        let transaction = self.begin(Commit::Synced)?;
-        let journal = &mut *self.lock_journal();
-        journal.log.check_usable()?;
-        self.finish_synced(transaction, journal, &Usage::new(), moves_on, wait)
-    }
-
     fn failed(&self, operation: &'static str, error: redb::Error) -> EngineError {
         failed(operation, &self.path, error)
     }
 
-    /// Returns the error of a failed write. Those that redb refuses because of an earlier failure, which may have been
-    /// told to none, get the reason of that, such as a full disk.
-    fn write_failed(&self, error: EngineError) -> EngineError {
+    /// Runs what writes to redb's file. It is an error if it panics. What redb refuses because of an earlier failure,
+    /// which may have been told to none, gets the reason of that, such as a full disk.
+    fn writing<T>(&self, write: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        unless_it_panics(&self.path, write).map_err(|error| self.with_reason(error))
+    }
+
+    fn with_reason(&self, error: EngineError) -> EngineError {
         let EngineError::Stopped { operation, .. } = error else {
             return error;
         };
-        let first = self.order.first_error();
+        let first = self.first_error.get();
         first.map_or(error, |first| EngineError::io(operation, &self.path, first))
-    }
-
-    fn transact(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
-        self.transact_redb(commit, &mut |transaction| work(transaction))
-    }
-
-    fn transact_redb(
-        &self,
-        commit: Commit,
-        work: &mut dyn FnMut(&mut RedbTransaction<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
-        let transaction = self.begin(Commit::Unsynced)?;
-        let journal = &mut *self.lock_journal();
-        let worked = {
-            let mut tables = RedbTransaction {
-                tables: self.tables(&transaction)?,
-                recording: journal.log.begin()?,
-                segments: self.segments.set(),
-                usage: Usage::new(),
-                stored: Vec::new(),
-                path: &self.path,
-            };
-            work(&mut tables).and_then(|()| tables.recording.finish().map(|()| tables.usage))
-        };
-        let usage = match worked {
-            Ok(usage) => usage,
-            Err(error) => {
-                // The caller gets the error of the work. A failed abort shows at the next transaction.
-                let _ = transaction.abort();
-                return Err(error);
-            }
-        };
-        let current = journal.log.segment();
-        journal.had_values |= usage.contains_key(&current);
-        let is_due = journal.log.is_long() || journal.unused_bytes() > journal.segment_bytes / 2;
-        let committed = if is_due && (journal.checkpoint.is_none() || journal.log.is_too_long()) {
-            // redb's file is synced, too.
-            self.finish_synced(transaction, journal, &usage, false, Wait::No)
-        } else {
-            let synced = match commit {
-                Commit::Synced => journal.log.sync(),
-                Commit::Unsynced => Ok(()),
-            };
-            synced
-                .and_then(|()| self.finish(transaction, journal, &usage, None))
-                .map(|()| journal.commit(&usage))
-        };
-        // The log has the commit. If redb does not, only opening it again can tell.
-        committed.map_err(|error| journal.log.fail(error))
     }
 }
 
 impl Drop for Redb {
     fn drop(&mut self) {
-        // A store that opens without having anything to repeat. If that fails, the log has what was synced.
+        let shared = &*self.shared;
+        shared.progress.end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // A store that opens without having anything to read. If that fails, the log has what was synced.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let has_commits = {
-                let journal = &mut *self.lock_journal();
-                self.end_checkpoint(journal)?;
-                // A checkpoint that nothing waited for has left what the log took of the disk.
-                journal.log.give_back()?;
-                journal.log.has_commits()
-            };
-            if has_commits {
-                self.checkpoint(false, Wait::AndGiveBack)
-            } else {
-                Ok(())
+            {
+                let journal = &mut *shared.lock_journal();
+                journal.log.check_usable()?;
+                if shared.layers().is_empty() && !journal.log.has_commits() {
+                    // A checkpoint beside commits has left what the log took of the disk.
+                    return journal.log.give_back();
+                }
             }
+            shared.checkpoint_and_give_back(false)
         }));
-        let database = self.database.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(readers) = &self.readers
+        let database = shared.database.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(readers) = &shared.readers
             && !readers.close()
         {
             // Readers still rely on pages that redb would free. The next opening finds everything as after a crash.
@@ -477,69 +417,34 @@ impl Drop for Redb {
 
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
-        let mut segments = self.segments.set();
-        let transaction = loop {
-            let transaction = self.with_database(Database::begin_read);
-            let transaction = transaction.map_err(|error| self.failed("read", error.into()))?;
-            // Those of the same moment: no segment may come or go between the two.
-            let now = self.segments.set();
-            if Arc::ptr_eq(&now, &segments) {
-                break transaction;
-            }
-            segments = now;
-        };
-        Ok(Box::new(RedbSnapshot {
-            transaction,
-            tables: Default::default(),
-            segments,
-            path: self.path.clone(),
-        }))
+        Ok(Box::new(self.shared.snapshot()?))
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
-        self.transact(commit, work).map_err(|error| self.write_failed(error))
+        let written = self.shared.transact(commit, &mut |transaction| work(transaction));
+        written.map_err(|error| self.shared.with_reason(error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        self.lock_journal().log.sync().map_err(|error| self.write_failed(error))
+        let synced = self.shared.lock_journal().log.sync();
+        synced.map_err(|error| self.shared.with_reason(error))
     }
 
     fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || self.reclaim_segments(thorough, pause))
-            .map_err(|error| self.write_failed(error))
+        self.shared.writing(|| self.shared.reclaim_segments(thorough, pause))
     }
 
     fn shrink(&self) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || self.compact_grown_file()).map_err(|error| self.write_failed(error))
+        self.shared.writing(|| self.shared.compact_grown_file())
     }
 
     fn compact(&self) -> Result<(), EngineError> {
         self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
-        let done = unless_it_panics(&self.path, || self.compact_redb());
-        done.map(drop).map_err(|error| self.write_failed(error))
+        self.shared.writing(|| self.shared.compact_redb()).map(drop)
     }
 
     fn wipe(&self) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || self.overwrite_free_pages()).map_err(|error| self.write_failed(error))
-    }
-}
-
-/// Does what had to wait until a checkpoint is on disk, unless that is done.
-fn complete(journal: &mut Journal, segments: &Segments, readers: Option<&Readers>) -> Result<(), EngineError> {
-    let Some(Checkpoint { pages, unused, .. }) = journal.checkpoint.take() else {
-        return Ok(());
-    };
-    for segment in unused {
-        // A file that can't be removed only takes room: its entry stays, and the next checkpoint tries again.
-        if segments.remove(segment).is_ok() {
-            journal.removed.insert(segment);
-        }
-        journal.lengths.remove(&segment);
-        journal.stuck.remove(&segment);
-    }
-    match (readers, pages) {
-        (Some(readers), Some(pages)) => readers.keep(pages),
-        _ => Ok(()),
+        self.shared.writing(|| self.shared.overwrite_free_pages())
     }
 }
 

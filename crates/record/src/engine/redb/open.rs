@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use ibid_format::FileId;
@@ -13,17 +14,24 @@ use ibid_format::record::{
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
+use super::checkpoint::{Progress, STEP_CHANGES};
 use super::commit_log::{CommitLog, Found, GIVE_UP, lost};
-use super::ordered::{Order, Ordered};
+use super::first_error::{FirstError, Noted};
+use super::journal::{Accounts, Journal};
+use super::layers::Unsorted;
 use super::readers::Readers;
 use super::segments::{EARLIER_LOG, Folder, SegmentFiles, Segments};
-use super::tables::{delete, put};
+use super::tables::stored_form;
 use super::{
-    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, Journal, LOG, Redb, SEGMENT_ENTRIES, START, Tables, Usage,
-    Wait, failed, own_tables, unless_it_panics,
+    CACHE_BYTES_MIN, COMMITS, DONE, Definition, ENGINE, LOG, Redb, SEGMENT_ENTRIES, START, Shared, Shown, failed,
+    is_placed, own_tables, unless_it_panics,
 };
 use crate::engine::{Commit, EngineError, Table, Transaction};
 
+/// Of so many parts of the cache, one is for commits in memory, and the rest for redb's pages.
+const MEMORY_PART: usize = 3;
+/// But at most so many bytes: with more, only opening after a crash would take longer.
+const MEMORY_BYTES_MAX: usize = 24 << 20;
 /// Bytes of values of an earlier version that are placed in one commit.
 const CONVERTED_BYTES: usize = 8 << 20;
 
@@ -41,7 +49,7 @@ pub enum LostCommits {
 /// What redb knows of the log.
 pub(super) struct LogState {
     pub(super) id: CommitLogId,
-    /// The last commit that redb has.
+    /// The last commit of which redb has all. Of later ones it may have a part.
     pub(super) done: u64,
     /// Where the next one is.
     pub(super) start: LogStart,
@@ -79,59 +87,55 @@ impl Redb {
         path: &Path,
         cache_bytes: usize,
     ) -> Result<Self, EngineError> {
-        Redb::opened(path, cache_bytes, Ordered::new(file), Box::new(segments), None)
+        Redb::opened(path, cache_bytes, file, Box::new(segments), None)
     }
 
     fn opened(
         path: &Path,
         cache_bytes: usize,
-        file: Ordered,
+        file: impl StorageBackend,
         files: Box<dyn SegmentFiles>,
         readers: Option<Readers>,
     ) -> Result<Self, EngineError> {
-        let order = file.order();
-        let database = open_database(path, cache_bytes, file)?;
+        let opened = OpenDatabase::open(path, cache_bytes, file)?;
         if let Some(readers) = &readers {
-            unless_it_panics(path, || readers.keep(readers.release(&database)?))?;
+            unless_it_panics(path, || readers.keep(readers.release(&opened.database)?))?;
         }
         let segments = Segments::new(files, path);
-        let state = unless_it_panics(path, || log_state(&database, path))?;
+        let state = unless_it_panics(path, || log_state(&opened.database, path))?;
         let is_new = state.is_none();
-        let (journal, followers) = match state {
-            Some(state) => open_journal(&segments, path, state)?,
-            None => (new_journal(&segments, path, new_log_id(), 0)?, Vec::new()),
+        let (log, accounts, followers) = match state {
+            Some(state) => open_log(&segments, path, state)?,
+            None => (
+                new_log(&segments, path, new_log_id(), 0)?,
+                Accounts::default(),
+                Vec::new(),
+            ),
         };
-        let engine = Redb::of((database, order), path, segments, journal, readers);
-        unless_it_panics(path, || {
-            if is_new {
-                engine.adopt_log()?;
-            } else {
-                engine.repeat_commits(followers, false)?;
-            }
-            engine.convert()
+        let shared = Shared::of(opened, path, segments, (log, accounts), readers);
+        unless_it_panics(path, || match is_new {
+            true => shared.adopt_log(),
+            false => shared.read_commits(followers, false).map(drop),
         })?;
-        engine.lock_journal().opened_bytes = engine.occupied_bytes()?;
-        if let Some(readers) = &engine.readers {
+        let engine = Redb::begin(shared);
+        let shared = &engine.shared;
+        unless_it_panics(path, || shared.convert())?;
+        let bytes = shared.occupied_bytes()?;
+        shared.accounts().opened_bytes = bytes;
+        if let Some(readers) = &shared.readers {
             readers.begin();
         }
         Ok(engine)
     }
 
-    fn of(
-        (database, order): (Database, Order),
-        path: &Path,
-        segments: Segments,
-        journal: Journal,
-        readers: Option<Readers>,
-    ) -> Self {
-        Redb {
-            database: RwLock::new(Some(database)),
-            order,
-            path: path.to_owned(),
-            segments: Arc::new(segments),
-            journal: Arc::new(Mutex::new(journal)),
-            readers: readers.map(Arc::new),
-        }
+    /// Begins the thread that makes checkpoints. If there can be none, those who commit make them.
+    fn begin(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let with_thread = shared.clone();
+        let thread = std::thread::Builder::new().name("ibid-checkpoint".to_owned());
+        let thread = thread.spawn(move || with_thread.run()).ok();
+        shared.has_thread.store(thread.is_some(), Ordering::Relaxed);
+        Redb { shared, thread }
     }
 
     /// Gives up the commits that the log of the engine at `path` has lost, so that it opens again, with what was
@@ -157,36 +161,98 @@ impl Redb {
             true => Readers::open(path)?,
             false => None,
         };
-        let file = open_file(path)?;
-        let order = file.order();
-        let database = open_database(path, CACHE_BYTES_MIN, file)?;
+        let opened = OpenDatabase::open(path, CACHE_BYTES_MIN, open_file(path)?)?;
         unless_it_panics(path, || {
-            let Some(state) = log_state(&database, path)? else {
+            let Some(state) = log_state(&opened.database, path)? else {
                 return Ok(LostCommits::None); // it has not begun a log yet
             };
             let segments = Segments::new(Box::new(Folder::beside(path)), path);
             let (id, done, start, used) = (state.id, state.done, state.start.segment, state.used.clone());
-            let ((journal, followers), is_readable) = match open_journal(&segments, path, state) {
+            let ((log, accounts, followers), is_readable) = match open_log(&segments, path, state) {
                 Ok(opened) => (opened, true),
                 Err(EngineError::Damaged { .. }) => {
                     let followers = segments.numbers()?.into_iter().filter(|number| *number > start);
                     let followers = followers.collect();
-                    let mut journal = new_journal(&segments, path, id, done)?;
-                    journal.used = used;
-                    ((journal, followers), false)
+                    let accounts = Accounts {
+                        used,
+                        ..Accounts::default()
+                    };
+                    ((new_log(&segments, path, id, done)?, accounts, followers), false)
                 }
                 Err(error) => return Err(error),
             };
-            let engine = Redb::of((database, order), path, segments, journal, readers);
-            let lost = match engine.repeat_commits(followers, true)?.lost() {
+            let shared = Shared::of(opened, path, segments, (log, accounts), readers);
+            let lost = match shared.read_commits(followers, true)?.lost() {
                 _ if !is_readable => LostCommits::Unknown,
-                0 => return Ok(LostCommits::None),
+                0 => LostCommits::None,
                 lost => LostCommits::Number(lost),
             };
-            // In another segment: what is left of the old one says nothing then.
-            engine.checkpoint(true, Wait::AndGiveBack)?;
+            let engine = Redb::begin(shared);
+            if lost != LostCommits::None {
+                // In another segment: what is left of the old one says nothing then.
+                engine.shared.checkpoint_and_give_back(true)?;
+            }
             Ok(lost)
         })
+    }
+}
+
+/// redb's file, open.
+struct OpenDatabase {
+    database: Database,
+    cache_bytes: usize,
+    first_error: FirstError,
+}
+
+impl OpenDatabase {
+    fn open(path: &Path, cache_bytes: usize, file: impl StorageBackend) -> Result<Self, EngineError> {
+        let cache_bytes = cache_bytes.max(CACHE_BYTES_MIN);
+        let file = Noted::new(file);
+        let first_error = file.first_error();
+        own_tables::verify(&file).map_err(|fault| fault.into_error(path))?;
+        let database = unless_it_panics(path, || {
+            let mut builder = Database::builder();
+            builder.set_cache_size(cache_bytes - memory_max(cache_bytes));
+            let opened = builder.create_with_backend(file);
+            opened.map_err(|error| failed("open", path, error.into()))
+        })?;
+        Ok(OpenDatabase {
+            database,
+            cache_bytes,
+            first_error,
+        })
+    }
+}
+
+/// Returns how much of a cache is for commits in memory, bytes.
+fn memory_max(cache_bytes: usize) -> usize {
+    (cache_bytes / MEMORY_PART).min(MEMORY_BYTES_MAX)
+}
+
+impl Shared {
+    fn of(
+        opened: OpenDatabase,
+        path: &Path,
+        segments: Segments,
+        (log, accounts): (CommitLog, Accounts),
+        readers: Option<Readers>,
+    ) -> Self {
+        Shared {
+            database: RwLock::new(Some(opened.database)),
+            first_error: opened.first_error,
+            path: path.to_owned(),
+            segments,
+            log_id: log.id(),
+            storing: Mutex::default(),
+            journal: Mutex::new(Journal::new(log)),
+            accounts: Mutex::new(accounts),
+            shown: Mutex::new(Shown::default()),
+            progress: Progress::default(),
+            memory_max: memory_max(opened.cache_bytes),
+            step_changes: AtomicUsize::new(STEP_CHANGES),
+            readers,
+            has_thread: AtomicBool::new(false),
+        }
     }
 
     /// Returns the length of the file, bytes; [`None`] if there is none.
@@ -210,64 +276,62 @@ impl Redb {
         }
     }
 
-    /// Makes all tables if they are not there, so that snapshots find them, and says what names the log.
+    /// Makes all tables, and says what names the log.
     fn adopt_log(&self) -> Result<(), EngineError> {
-        let journal = &mut *self.lock_journal();
-        let transaction = self.begin(Commit::Synced)?;
-        self.tables(&transaction)?;
-        let usage = Usage::from([(journal.log.segment(), 0)]);
-        self.finish_synced(transaction, journal, &usage, false, Wait::AndGiveBack)
+        let (done, start) = {
+            let log = &self.lock_journal().log;
+            (log.last(), log.next_start(true))
+        };
+        self.in_redb(&self.alone(), |transaction| {
+            drop(self.tables(transaction)?);
+            self.note_done(transaction, done, start)
+        })
     }
 
-    /// Repeats the commits that only the log has. If the process or the machine stopped while a checkpoint was being
-    /// synced, the log may go on in segments that follow it. It is an error if commits are lost, unless they are given
-    /// up.
-    fn repeat_commits(&self, followers: Vec<u64>, gives_up: bool) -> Result<Found, EngineError> {
+    /// Reads the commits that only the log has, to be shown above redb's tables. If the process or the machine stopped
+    /// while a checkpoint was made, the log may go on in segments that follow it. It is an error if commits are lost,
+    /// unless they are given up.
+    fn read_commits(&self, followers: Vec<u64>, gives_up: bool) -> Result<Found, EngineError> {
         let journal = &mut *self.lock_journal();
-        // Without a sync, since the log still has them.
-        let transaction = self.begin(Commit::Unsynced)?;
+        let accounts = &mut *self.accounts();
         // Of values that were placed before it, the engine may have no place any more.
-        let mut had_commits = journal.log.end() > COMMIT_LOG_COMMITS_AT;
-        let mut usage = Usage::new();
+        let had_commits = journal.log.end() > COMMIT_LOG_COMMITS_AT;
+        let mut changes = Unsorted::default();
         let mut followers = VecDeque::from(followers);
-        let found = {
-            let mut tables = self.tables(&transaction)?;
-            let mut found = self.repeat_segment(&mut journal.log, &mut tables, &mut usage)?;
-            while found.lost() == 0
-                && let Some(&number) = followers.front()
-            {
-                let mut next = match self.open_follower(number, &journal.log) {
-                    Ok(next) => next,
-                    Err(EngineError::Damaged { .. }) if gives_up => {
-                        found.synced += 1; // at least
-                        break;
-                    }
-                    Err(error) => return Err(journal.log.fail(error)),
-                };
-                let more = match &mut next {
-                    Some(next) => self.repeat_segment(next, &mut tables, &mut usage)?,
-                    None => found,
-                };
-                if more.last > found.last
-                    && let Some(next) = next
-                {
-                    let before = journal.log.segment();
-                    usage.entry(before).or_default();
-                    journal.lengths.insert(before, journal.log.end());
-                    journal.log.continue_in(next);
-                    had_commits = false;
-                } else if more.lost() == 0 {
-                    // It was made in vain.
-                    self.segments.remove(number)?;
-                } else {
-                    found = more;
+        let (mut found, placed) = self.read_segment(&mut journal.log, &mut changes)?;
+        (journal.had_values, journal.has_new_values) = (had_commits || placed, placed);
+        while found.lost() == 0
+            && let Some(&number) = followers.front()
+        {
+            let next = match self.open_follower(number, &journal.log) {
+                Ok(next) => next,
+                Err(EngineError::Damaged { .. }) if gives_up => {
+                    found.synced += 1; // at least
                     break;
                 }
-                found = more;
-                followers.pop_front();
+                Err(error) => return Err(journal.log.fail(error)),
+            };
+            let mut is_followed = false;
+            if let Some(mut next) = next {
+                let (more, placed) = self.read_segment(&mut next, &mut changes)?;
+                is_followed = more.last > found.last;
+                if is_followed {
+                    journal.continue_in(next, accounts);
+                    (journal.had_values, journal.has_new_values) = (placed, placed);
+                }
+                if is_followed || more.lost() > 0 {
+                    found = more;
+                }
+                if !is_followed && found.lost() > 0 {
+                    break;
+                }
             }
-            found
-        };
+            if !is_followed {
+                // It was made in vain.
+                self.segments.remove(number)?;
+            }
+            followers.pop_front();
+        }
         let log = &mut journal.log;
         if found.lost() > 0 && !gives_up {
             let lost = log.damaged(lost(found.last, found.synced));
@@ -279,42 +343,33 @@ impl Redb {
         // From now on everyone sees these commits, so a loss of power must not take them back.
         log.sync()?;
         // Of those that are given up nothing is needed.
-        usage.extend(followers.into_iter().map(|number| (number, 0)));
-        // A snapshot in another process may need what is not used any more.
-        journal.had_values = had_commits || usage.contains_key(&journal.log.segment());
-        // Even if there is nothing to repeat: the tables are there then, also those that an earlier version did not
-        // have.
-        let repeated = self.finish(transaction, journal, &usage, None);
-        repeated.map_err(|error| journal.log.fail(error))?;
-        journal.commit(&usage);
+        journal.passed.extend(followers);
+        if let Some(layer) = changes.into_layer() {
+            let layers = self.layers().with(layer);
+            self.shown().show(layers);
+        }
         Ok(found)
     }
 
-    /// Repeats the commits of one segment of the log.
-    fn repeat_segment(
-        &self,
-        log: &mut CommitLog,
-        tables: &mut Tables<'_>,
-        usage: &mut Usage,
-    ) -> Result<Found, EngineError> {
+    /// Reads the commits of one segment of the log. Returns whether they have placed values in it, too.
+    fn read_segment(&self, log: &mut CommitLog, changes: &mut Unsorted) -> Result<(Found, bool), EngineError> {
         let segment = log.segment();
-        let mut stored = Vec::new();
-        log.repeat(&mut |table, change, offset| {
-            let tables = &mut tables[table as usize];
-            let changed = match change.value {
-                Some(value) => {
-                    let length = value.len() as u64;
-                    let place = ValuePlace {
-                        segment,
-                        offset,
-                        length,
-                    };
-                    put(tables, (table, change.key, value), place, &mut stored, usage)
-                }
-                None => delete(tables, table, change.key, usage),
-            };
-            changed.map_err(|error| self.failed("write to", error.into()))
-        })
+        let mut has_placed = false;
+        let found = log.repeat(&mut |table, change, offset| {
+            let stored = change.value.map(|value| {
+                let length = value.len() as u64;
+                has_placed |= is_placed(table);
+                let place = ValuePlace {
+                    segment,
+                    offset,
+                    length,
+                };
+                stored_form(table, value, place)
+            });
+            changes.push(table, change.key, stored.as_deref());
+            Ok(())
+        })?;
+        Ok((found, has_placed))
     }
 
     /// Opens a segment in which the log may go on; [`None`] if it has no commits, and was not finished.
@@ -336,37 +391,31 @@ impl Redb {
         for table in [Table::Records, Table::Blocks] {
             let earlier: Definition = TableDefinition::new(table.name());
             loop {
-                let values = {
-                    let read = self.with_database(Database::begin_read);
-                    let read = read.map_err(|error| self.failed("open", error.into()))?;
-                    match read.open_table(earlier) {
-                        Ok(table) => first_values(&table).map_err(|error| self.failed("open", error.into()))?,
-                        Err(redb::TableError::TableDoesNotExist(_)) => break,
-                        Err(error) => return Err(self.failed("open", error.into())),
-                    }
+                let values = match self.begin_read()?.open_table(earlier) {
+                    Ok(table) => first_values(&table).map_err(|error| self.failed("open", error.into()))?,
+                    Err(redb::TableError::TableDoesNotExist(_)) => break,
+                    Err(error) => return Err(self.failed("open", error.into())),
                 };
-                self.transact_redb(Commit::Unsynced, &mut |transaction| {
+                self.transact(Commit::Unsynced, &mut |transaction| {
                     values
                         .iter()
                         .try_for_each(|(key, value)| transaction.put(table, key, value))
                 })?;
-                // Synced, since the log says nothing of this table: a crash before repeats what is above.
-                let transaction = self.begin(Commit::Unsynced)?;
-                {
-                    let journal = &mut *self.lock_journal();
+                // The log says nothing of this table: a crash before repeats what is above.
+                self.checkpoint_and_give_back(false)?;
+                self.in_redb(&self.alone(), |transaction| {
                     if values.is_empty() {
-                        let deleted = transaction.delete_table(earlier);
-                        deleted.map_err(|error| self.failed("open", error.into()))?;
-                    } else {
-                        let table = transaction.open_table(earlier);
-                        let mut table = table.map_err(|error| self.failed("open", error.into()))?;
-                        for (key, _) in &values {
-                            let removed = table.remove(&key[..]).map(drop);
-                            removed.map_err(|error| self.failed("open", error.into()))?;
-                        }
+                        let deleted = transaction.delete_table(earlier).map(drop);
+                        return deleted.map_err(|error| self.failed("open", error.into()));
                     }
-                    self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)?;
-                }
+                    let table = transaction.open_table(earlier);
+                    let mut table = table.map_err(|error| self.failed("open", error.into()))?;
+                    for (key, _) in &values {
+                        let removed = table.remove(&key[..]).map(drop);
+                        removed.map_err(|error| self.failed("open", error.into()))?;
+                    }
+                    Ok(())
+                })?;
             }
         }
         Ok(())
@@ -391,7 +440,7 @@ fn first_values(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Res
 
 /// Opens the log and all segments of an engine, and returns the numbers of those behind the log's, ascending. A segment
 /// before the log's that is missing or can't be opened is in the way of its own values only.
-fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<(Journal, Vec<u64>), EngineError> {
+fn open_log(segments: &Segments, path: &Path, state: LogState) -> Result<(CommitLog, Accounts, Vec<u64>), EngineError> {
     let number = state.start.segment;
     let (mut lengths, mut followers) = (BTreeMap::new(), Vec::new());
     for segment in segments.numbers()? {
@@ -413,25 +462,25 @@ fn open_journal(segments: &Segments, path: &Path, state: LogState) -> Result<(Jo
         found: format!("segment {number} of its log is missing. {GIVE_UP}"),
     })?;
     let log = CommitLog::open(file, path, state.start, state.id, state.done)?;
-    let mut journal = Journal::new(log);
-    let removed = state
-        .used
-        .iter()
-        .filter(|&(&segment, &used)| segment != number && used == 0);
-    journal.removed = removed.map(|(&segment, _)| segment).collect();
-    (journal.used, journal.lengths) = (state.used, lengths);
-    Ok((journal, followers))
+    let removed = state.used.range(..number).filter(|&(_, &used)| used == 0);
+    let accounts = Accounts {
+        removed: removed.map(|(&segment, _)| segment).collect(),
+        used: state.used,
+        lengths,
+        ..Accounts::default()
+    };
+    Ok((log, accounts, followers))
 }
 
 /// Makes a log, in a segment behind all that are there.
-fn new_journal(segments: &Segments, path: &Path, id: CommitLogId, done: u64) -> Result<Journal, EngineError> {
+fn new_log(segments: &Segments, path: &Path, id: CommitLogId, done: u64) -> Result<CommitLog, EngineError> {
     let number = segments.next_number()?;
     let file = segments.create(number)?;
-    Ok(Journal::new(CommitLog::create(file, path, number, id, done)?))
+    CommitLog::create(file, path, number, id, done)
 }
 
 /// Opens redb's file, which has to be there.
-fn open_file(path: &Path) -> Result<Ordered, EngineError> {
+fn open_file(path: &Path) -> Result<FileBackend, EngineError> {
     let io = |source| EngineError::io("open", path, source);
     let file = fs::OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
     // redb would begin a new one.
@@ -439,18 +488,7 @@ fn open_file(path: &Path) -> Result<Ordered, EngineError> {
         let (engine, path, found) = (ENGINE, path.to_owned(), "it is empty".to_owned());
         return Err(EngineError::Damaged { engine, path, found });
     }
-    let file = FileBackend::new(file).map_err(|error| failed("open", path, error.into()))?;
-    Ok(Ordered::new(file))
-}
-
-fn open_database(path: &Path, cache_bytes: usize, file: Ordered) -> Result<Database, EngineError> {
-    own_tables::verify(&file).map_err(|fault| fault.into_error(path))?;
-    unless_it_panics(path, || {
-        let mut builder = Database::builder();
-        builder.set_cache_size(cache_bytes.max(CACHE_BYTES_MIN));
-        let opened = builder.create_with_backend(file);
-        opened.map_err(|error| failed("open", path, error.into()))
-    })
+    FileBackend::new(file).map_err(|error| failed("open", path, error.into()))
 }
 
 fn new_log_id() -> CommitLogId {

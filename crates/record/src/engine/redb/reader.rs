@@ -18,19 +18,19 @@ use std::time::Duration;
 use ibid_format::record::{CommitLogId, ValuePlace};
 use redb::backends::FileBackend;
 use redb::{
-    BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    StorageBackend, TableDefinition, TableError,
+    BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadableDatabase, StorageBackend, TableDefinition,
+    TableError,
 };
 
 use super::commit_log::{CommitLog, GIVE_UP, Position};
 use super::header::{HEADER_BYTES, Header, Root};
+use super::layers::{Layers, Unsorted};
 use super::open::{LogState, log_state};
-use super::overlay::Overlay;
 use super::readers::{Lock, Writer};
 use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
-use super::stored::{EachStored, FoundStored, Stored, each_stored, stored};
-use super::tables::stored_form;
-use super::{CACHE_BYTES_MIN, Definition, ENGINE, definition, failed, own_tables, unless_it_panics};
+use super::stored::{EachStored, FoundStored, Stored};
+use super::tables::{Base, View, stored_form};
+use super::{CACHE_BYTES_MIN, Definition, ENGINE, failed, own_tables, unless_it_panics};
 use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Work};
 
 /// How often the state is read if a checkpoint comes between each time.
@@ -61,19 +61,20 @@ pub struct RedbReader {
 
 /// What snapshots show.
 struct State {
-    base: Arc<Base>,
-    overlay: Arc<Overlay>,
-    /// How far the log is in the overlay.
+    file: Arc<OpenFile>,
+    layers: Arc<Layers>,
+    /// How far the log is in the layers.
     position: Position,
     /// All that values are in. They can be read even if they are removed.
     segments: Arc<SegmentSet>,
+    /// Whether a segment may have been removed before it could be opened, if the file was changed meanwhile.
+    may_lack_segments: bool,
 }
 
-/// What redb's file had at a checkpoint.
-struct Base {
+/// What redb's file had when a step of a checkpoint was synced.
+struct OpenFile {
     // Dropped before the database.
-    tables: [OnceLock<Option<Opened>>; Table::ALL.len()],
-    transaction: ReadTransaction,
+    base: Base,
     _database: ReadOnlyDatabase,
     claim: Arc<Claim>,
     /// Why the first read failed, after which redb refuses every other.
@@ -81,22 +82,23 @@ struct Base {
     log: LogState,
 }
 
-type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
-
 /// What a reader relies on.
 struct Claim {
     file: File,
     transaction: u64,
     root: Root,
-    /// [`None`] if the writer keeps nothing for this reader.
+    /// [`None`] if there are no locks.
     lock: Option<Lock>,
+    /// Whether the writer keeps the pages for this reader.
+    is_kept: bool,
     is_outdated: AtomicBool,
 }
 
 impl Claim {
     /// Returns an error if what was just read may be of a later transaction.
     fn check(&self) -> io::Result<()> {
-        if self.lock.as_ref().is_some_and(Lock::keeps) || Header::read(&self.file)?.root() == self.root {
+        let is_kept = self.is_kept && self.lock.as_ref().is_some_and(Lock::keeps);
+        if is_kept || Header::read(&self.file)?.root() == self.root {
             return Ok(());
         }
         self.is_outdated.store(true, Ordering::Relaxed);
@@ -222,7 +224,7 @@ impl RedbReader {
 
     /// Returns the state with what was synced in the log since; [`None`] if it has to be read anew.
     fn read_on(&self, state: &State) -> Option<State> {
-        let claim = &state.base.claim;
+        let claim = &state.file.claim;
         let is_same = || {
             let header = Header::read(&claim.file);
             header.is_ok_and(|header| header.transaction() == claim.transaction)
@@ -231,10 +233,11 @@ impl RedbReader {
             return None;
         }
         let mut next = State {
-            base: state.base.clone(),
-            overlay: state.overlay.clone(),
+            file: state.file.clone(),
+            layers: state.layers.clone(),
             position: state.position,
             segments: state.segments.clone(),
+            may_lack_segments: false,
         };
         let read = next.read_log(&self.path);
         (read.is_ok() && is_same()).then_some(next)
@@ -291,11 +294,10 @@ fn read_state(
     if !is_same(&file) {
         return Err(Failure::Changed);
     }
-    let lock = match lock {
-        Some(lock) if lock.counts() => Some(lock),
-        Some(lock) if waits && lock.writer() != Writer::Unknown => return Err(Failure::NoLock),
-        _ => None,
-    };
+    let is_kept = lock.as_ref().is_some_and(Lock::counts);
+    if waits && !is_kept && lock.as_ref().is_some_and(|lock| lock.writer() != Writer::Unknown) {
+        return Err(Failure::NoLock);
+    }
     if waits && header.needs_repair() {
         // While another process moves pages, the file is as after a crash, and without locks nothing else tells.
         return Err(Failure::NoLock);
@@ -305,12 +307,16 @@ fn read_state(
         transaction,
         root: header.root(),
         lock,
+        is_kept,
         is_outdated: AtomicBool::new(false),
     });
     let state = unless_it_panics(path, || State::read(path, cache_bytes, header, claim.clone(), open));
-    match is_same(&claim.file) {
-        true => Ok(state?),
-        false => Err(Failure::Changed),
+    // With a lock, redb's pages stay as they are, and steps of a checkpoint that came between change nothing else.
+    let is_whole = |state: &State| claim.is_kept && !state.may_lack_segments;
+    match state {
+        Ok(state) if is_whole(&state) || is_same(&claim.file) => Ok(state),
+        Err(error) if is_same(&claim.file) => Err(error.into()),
+        Ok(_) | Err(_) => Err(Failure::Changed),
     }
 }
 
@@ -355,44 +361,58 @@ impl State {
         if log.start.segment == EARLIER_LOG {
             return Err(not_read_only(path, "an earlier version wrote it"));
         }
-        let segments = open_segments(path, &log, open)?;
+        let (segments, may_lack_segments) = open_segments(path, &log, open)?;
         let position = Position::first(log.start, log.done);
         let mut state = State {
-            base: Arc::new(Base {
-                tables: Default::default(),
-                transaction,
+            file: Arc::new(OpenFile {
+                base: Base::new(transaction),
                 _database: database,
                 claim,
                 first_failure: OnceLock::new(),
                 log,
             }),
-            overlay: Arc::default(),
+            layers: Arc::default(),
             position,
             segments: Arc::new(segments),
+            may_lack_segments,
         };
         state.read_log(path)?;
         Ok(state)
     }
 
-    /// Takes over what was synced in the log since. While a checkpoint is being synced, and after a crash meanwhile,
-    /// the log may go on in another segment than the file says.
+    /// Takes over what was synced in the log since. While a checkpoint is made, and after a crash meanwhile, the log
+    /// may go on in another segment than the file says.
     fn read_log(&mut self, path: &Path) -> Result<(), EngineError> {
+        let mut changes = Unsorted::default();
+        let mut has_followed = false;
         loop {
             let number = self.position.segment();
-            self.read_segment(number, path)?;
-            let Some((next, file)) = follower(path, number, &self.base.log.id)? else {
-                return Ok(());
+            self.read_segment(number, path, &mut changes)?;
+            let (next, file) = match follower(path, number, &self.file.log.id)? {
+                Follower::None => break,
+                Follower::Empty => {
+                    self.may_lack_segments = true;
+                    break;
+                }
+                Follower::Segment(next, file) => (next, file),
             };
+            has_followed = true;
             // It has all of its commits, now that the log goes on in another.
-            self.read_segment(number, path)?;
+            self.read_segment(number, path, &mut changes)?;
             self.position.follow(next);
             Arc::make_mut(&mut self.segments).insert(next, file);
         }
+        // Unless its first commit was the next one, others may have been before this segment.
+        self.may_lack_segments |= has_followed && !self.position.is_within();
+        if let Some(layer) = changes.into_layer() {
+            self.layers = Arc::new(self.layers.with(layer));
+        }
+        Ok(())
     }
 
     /// Takes over what was synced in one segment of the log since.
-    fn read_segment(&mut self, number: u64, path: &Path) -> Result<(), EngineError> {
-        let Base { log, claim, .. } = &*self.base;
+    fn read_segment(&mut self, number: u64, path: &Path, changes: &mut Unsorted) -> Result<(), EngineError> {
+        let OpenFile { log, claim, .. } = &*self.file;
         let writer = || claim.lock.as_ref().map_or(Writer::Unknown, Lock::writer);
         let Some(file) = self.segments.get(&number) else {
             return Err(damaged(
@@ -402,7 +422,6 @@ impl State {
         };
         let start = self.position.start();
         let mut opened = CommitLog::open(file.clone(), path, start, log.id, log.done)?;
-        let overlay = &mut self.overlay;
         opened.read_on(
             &mut self.position,
             writer() == Writer::Writing,
@@ -415,7 +434,7 @@ impl State {
                     };
                     stored_form(table, value, place)
                 });
-                Arc::make_mut(overlay).set(table, change.key, stored);
+                changes.push(table, change.key, stored.as_deref());
                 Ok(())
             },
         )
@@ -430,40 +449,50 @@ fn damaged(path: &Path, found: String) -> EngineError {
     }
 }
 
-/// Opens all segments that values are in, and that of the log, unless they are `open` already.
-fn open_segments(path: &Path, log: &LogState, open: &SegmentSet) -> Result<SegmentSet, EngineError> {
+/// Opens all segments that values are in, and that of the log, unless they are `open` already. Returns whether one was
+/// missing, too.
+fn open_segments(path: &Path, log: &LogState, open: &SegmentSet) -> Result<(SegmentSet, bool), EngineError> {
     let files = Folder::beside(path);
     let mut set = SegmentSet::new();
     let number = log.start.segment;
-    for segment in segment_numbers(&files, path)? {
-        let is_used = log.used.get(&segment).is_some_and(|used| *used > 0);
-        if segment > number || segment < number && !is_used {
-            continue;
-        }
+    let used = log.used.range(..number).filter(|&(_, &used)| used > 0);
+    let mut is_missing = false;
+    for segment in used.map(|(&segment, _)| segment).chain([number]) {
         let file = match open.get(&segment) {
             Some(file) => Some(file.clone()),
             None => open_segment(&files, segment, path)?,
         };
+        is_missing |= file.is_none();
         set.extend(file.map(|file| (segment, file)));
     }
-    Ok(set)
+    Ok((set, is_missing))
 }
 
-/// The number of a segment, and its file.
-type Follower = (u64, Arc<dyn StorageBackend>);
+/// In which segment the log goes on.
+enum Follower {
+    /// In none.
+    None,
+    /// In one that has no commit yet.
+    Empty,
+    /// In this one, of which this is the file.
+    Segment(u64, Arc<dyn StorageBackend>),
+}
 
 /// Opens the next segment after `number` if the log goes on in it.
-fn follower(path: &Path, number: u64, id: &CommitLogId) -> Result<Option<Follower>, EngineError> {
+fn follower(path: &Path, number: u64, id: &CommitLogId) -> Result<Follower, EngineError> {
     let files = Folder::beside(path);
     for next in segment_numbers(&files, path)? {
         if next > number
             && let Some(file) = open_segment(&files, next, path)?
         {
             let goes_on = CommitLog::has_commits_in(file.clone(), path, next, id)?;
-            return Ok(goes_on.then_some((next, file)));
+            return Ok(match goes_on {
+                true => Follower::Segment(next, file),
+                false => Follower::Empty,
+            });
         }
     }
-    Ok(None)
+    Ok(Follower::None)
 }
 
 fn segment_numbers(files: &Folder, path: &Path) -> Result<Vec<u64>, EngineError> {
@@ -495,7 +524,7 @@ impl Engine for RedbReader {
             Some(next) => next,
             None => read_anew(&self.path, self.cache_bytes, &before.segments)?,
         };
-        let is_new = !Arc::ptr_eq(&next.base, &before.base) || next.position.last() != before.position.last();
+        let is_new = !Arc::ptr_eq(&next.file, &before.file) || next.position.last() != before.position.last();
         if is_new {
             *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         }
@@ -527,7 +556,7 @@ impl Engine for RedbReader {
     }
 
     fn verify(&self) -> Result<(), EngineError> {
-        let claim = self.state().base.claim.clone();
+        let claim = self.state().file.claim.clone();
         let header = || Header::read(&claim.file).map_err(|source| EngineError::io("read", &self.path, source));
         // A process that writes replaces pages of what redb notes for itself.
         let is_written = |header: &Header| {
@@ -562,44 +591,32 @@ impl Snapshot for ReaderSnapshot {}
 impl ReaderSnapshot {
     /// Runs a read. Whatever goes wrong, the reason is that the file was changed if it was.
     fn guarded<T>(&self, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        let base = &self.state.base;
+        let file = &self.state.file;
         unless_it_panics(&self.path, read).map_err(|error| match error {
-            _ if base.claim.is_outdated.load(Ordering::Relaxed) => EngineError::Outdated {
+            _ if file.claim.is_outdated.load(Ordering::Relaxed) => EngineError::Outdated {
                 path: self.path.clone(),
             },
-            EngineError::Stopped { .. } => base.first_failure.get().cloned().unwrap_or(error),
+            EngineError::Stopped { .. } => file.first_failure.get().cloned().unwrap_or(error),
             error => {
-                let _ = base.first_failure.set(error.clone());
+                let _ = file.first_failure.set(error.clone());
                 error
             }
         })
     }
 
-    /// Returns a table of redb; [`None`] if an earlier version did not make it.
-    fn table(&self, table: Table) -> Result<Option<&Opened>, EngineError> {
-        let place = &self.state.base.tables[table as usize];
-        if let Some(table) = place.get() {
-            return Ok(table.as_ref());
+    fn view(&self) -> View<'_> {
+        View {
+            base: &self.state.file.base,
+            layers: &self.state.layers,
+            own: None,
+            path: &self.path,
         }
-        let opened = match self.state.base.transaction.open_table(definition(table)) {
-            Ok(opened) => Some(opened),
-            Err(TableError::TableDoesNotExist(_)) => None,
-            Err(error) => return Err(failed("read", &self.path, error.into())),
-        };
-        Ok(place.get_or_init(|| opened).as_ref())
     }
 }
 
 impl Stored for ReaderSnapshot {
     fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
-        self.guarded(|| match self.state.overlay.get(table, key) {
-            Some(Some(changed)) => found(changed).map(|()| true),
-            Some(None) => Ok(false),
-            None => match self.table(table)? {
-                Some(from) => stored(from, &self.path, key, found),
-                None => Ok(false),
-            },
-        })
+        self.guarded(|| self.view().stored(table, key, found))
     }
 
     fn each_stored(
@@ -609,16 +626,7 @@ impl Stored for ReaderSnapshot {
         direction: Direction,
         each: EachStored<'_>,
     ) -> Result<(), EngineError> {
-        self.guarded(|| {
-            let from = self.table(table)?;
-            let overlay = &self.state.overlay;
-            overlay.range(
-                (table, keys),
-                direction,
-                &mut |each| from.map_or(Ok(()), |from| each_stored(from, &self.path, keys, direction, each)),
-                each,
-            )
-        })
+        self.guarded(|| self.view().each_stored(table, keys, direction, each))
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {

@@ -1,19 +1,22 @@
 //! Giving back what is not used of segments: what is left in one is written into the log again, and its file removed.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
-use redb::ReadableDatabase;
 
-use super::stored::each_stored;
-use super::{Journal, Redb, Wait, definition, is_placed, segments, unless_it_panics};
+use super::journal::Accounts;
+use super::stored::Stored;
+use super::{Shared, is_placed, segments};
 use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
 const MOVED_BYTES: u64 = 1 << 20;
 /// Places that are looked for at once, so that they take little memory.
 const PLACES: usize = 1 << 16;
+/// Segments whose values are looked for at once: all keys are read for that.
+const SEGMENTS_AT_ONCE: usize = 16;
 
 /// A file of redb that takes less of the disk is compacted by the way: that takes about 100 ms.
 const SMALL_FILE_BYTES: u64 = 64 << 20;
@@ -31,93 +34,102 @@ struct Found {
     place: ValuePlace,
 }
 
-impl Journal {
-    /// Returns the segment before `end` whose rest costs least to move, if too much of all segments is unused.
-    fn worth_moving(&self, end: u64, thorough: bool) -> Option<u64> {
+impl Accounts {
+    /// Returns the segments before `end` whose rest costs least to move, so many that not too much of all segments is
+    /// unused any more; none if it is not.
+    fn worth_moving(&self, end: u64, segment_bytes: u64, thorough: bool) -> BTreeSet<u64> {
         let used: u64 = self.used.values().sum();
         let unused_max = match thorough {
-            true => self.segment_bytes / 32 + used / 64,
-            false => self.segment_bytes / 4 + used / 16,
+            true => segment_bytes / 32 + used / 64,
+            false => segment_bytes / 4 + used / 16,
         };
         let unused = |(&segment, &length): (&u64, &u64)| {
             let unused = length.saturating_sub(COMMIT_LOG_COMMITS_AT + self.used(segment));
             (segment, unused, length.max(1))
         };
-        let all: u64 = self.lengths.iter().map(unused).map(|(_, unused, _)| unused).sum();
-        if all <= unused_max {
-            return None;
-        }
-        let others = self.lengths.iter().map(unused);
+        let mut all: u64 = self.lengths.iter().map(unused).map(|(_, unused, _)| unused).sum();
         let parts = if thorough { 32 } else { 8 };
         let is_worth_it = |&(segment, unused, length): &(u64, u64, u64)| {
             segment < end && unused > length / parts && !self.stuck.contains(&segment)
         };
-        let others = others.filter(is_worth_it);
-        let most = others.max_by_key(|&(_, unused, length)| u128::from(unused) * 1000 / u128::from(length));
-        most.map(|(segment, _, _)| segment)
+        let mut worn: Vec<_> = self.lengths.iter().map(unused).filter(is_worth_it).collect();
+        worn.sort_by_key(|&(_, unused, length)| std::cmp::Reverse(u128::from(unused) * 1000 / u128::from(length)));
+        let is_needed = |&(_, unused, _): &(u64, u64, u64)| {
+            let is_too_much = all > unused_max;
+            all = all.saturating_sub(unused);
+            is_too_much
+        };
+        let chosen = worn.into_iter().take(SEGMENTS_AT_ONCE).take_while(is_needed);
+        chosen.map(|(segment, _, _)| segment).collect()
     }
 
-    /// Returns the segments that are not used completely, but for the log's own.
-    fn with_unused(&self) -> Vec<u64> {
-        let is_unused = |(segment, length): &(&u64, &u64)| **length > COMMIT_LOG_COMMITS_AT + self.used(**segment);
-        self.lengths
-            .iter()
-            .filter(is_unused)
-            .map(|(segment, _)| *segment)
-            .collect()
-    }
-
-    /// Whether much of the log's own segment is not used.
-    fn is_worn(&self) -> bool {
-        let length = self.log.end() - COMMIT_LOG_COMMITS_AT;
-        let unused = length.saturating_sub(self.used(self.log.segment()));
-        unused > self.segment_bytes / 32 && unused > length / 8
+    /// Returns the segments before `end` that are not used completely.
+    fn with_unused(&self, end: u64) -> BTreeSet<u64> {
+        let lengths = self.lengths.range(..end);
+        let worn = lengths.filter(|&(segment, length)| *length > COMMIT_LOG_COMMITS_AT + self.used(*segment));
+        worn.map(|(segment, _)| *segment).collect()
     }
 }
 
-impl Redb {
+impl Shared {
     /// Moves what is left in segments of which much is not used; if `thorough`, also from the log's own segment and
     /// those of which little is unused. Calls `pause` after each commit with the bytes that it moved; it may end the
     /// work.
     pub(super) fn reclaim_segments(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        if thorough && self.lock_journal().is_worn() {
-            self.checkpoint(true, Wait::No)?;
+        if thorough {
+            // What is used is known of the commits that redb has.
+            if !self.layers().is_empty() {
+                self.checkpoint(false)?;
+            }
+            if self.is_worn() {
+                self.checkpoint(true)?;
+            }
         }
-        // What is moved is not moved again.
-        let end = self.lock_journal().log.segment();
+        let (end, segment_bytes) = self.first_of_log();
         loop {
-            let Some(segment) = self.lock_journal().worth_moving(end, thorough) else {
+            let worn = self.accounts().worth_moving(end, segment_bytes, thorough);
+            if worn.is_empty() {
                 break;
-            };
-            if self.move_segment(segment, pause)?.is_break() {
+            }
+            if self.move_segments(&worn, pause)?.is_break() {
                 return Ok(());
             }
         }
-        let has_unused = self.lock_journal().unused().next().is_some();
-        if has_unused {
-            self.checkpoint(false, Wait::No)?;
-            self.wait_for_checkpoint()?;
-        }
         if thorough { self.compact_small_file() } else { Ok(()) }
+    }
+
+    /// Returns the first segment in which the log may have commits that redb does not have, and from which length on
+    /// one is followed by another. What is moved is behind it, so it is not moved again.
+    fn first_of_log(&self) -> (u64, u64) {
+        let journal = self.lock_journal();
+        let first = journal.passed.first().copied().unwrap_or(journal.log.segment());
+        (first, journal.segment_bytes)
+    }
+
+    /// Whether much of the log's own segment is not used.
+    fn is_worn(&self) -> bool {
+        let journal = self.lock_journal();
+        let length = journal.log.end() - COMMIT_LOG_COMMITS_AT;
+        let unused = length.saturating_sub(self.accounts().used(journal.log.segment()));
+        unused > journal.segment_bytes / 32 && unused > length / 8
     }
 
     /// Moves what is left in all segments of which anything is not used, and removes them. Returns whether it could:
     /// what is damaged cannot be moved.
     pub(super) fn reclaim_all(&self) -> Result<bool, EngineError> {
-        self.checkpoint(true, Wait::AndGiveBack)?;
+        self.checkpoint_and_give_back(true)?;
         // What is moved is in segments behind these.
-        let worn: Vec<u64> = self.lock_journal().with_unused();
-        for segment in worn {
-            // It goes on to the end.
-            let _ = self.move_segment(segment, &mut |_| ControlFlow::Continue(()))?;
-        }
-        self.checkpoint(false, Wait::AndGiveBack)?;
-        Ok(self.lock_journal().stuck.is_empty())
+        let (end, _) = self.first_of_log();
+        let worn = self.accounts().with_unused(end);
+        // It goes on to the end.
+        let _ = self.move_segments(&worn, &mut |_| ControlFlow::Continue(()))?;
+        self.checkpoint_and_give_back(false)?;
+        Ok(self.accounts().stuck.is_empty())
     }
 
     /// Compacts redb's file if it has grown much since the last time, and is so small that no writer waits long.
     fn compact_small_file(&self) -> Result<(), EngineError> {
-        let before = self.lock_journal().compacted_bytes;
+        let before = self.accounts().compacted_bytes;
         match self.occupied_bytes()? {
             ..SMALL_FILE_BYTES => self.compact_if_grown(before),
             _ => Ok(()),
@@ -127,9 +139,9 @@ impl Redb {
     /// Compacts redb's file if it has grown much since it was opened, or since the last time.
     pub(super) fn compact_grown_file(&self) -> Result<(), EngineError> {
         let before = {
-            let journal = self.lock_journal();
-            match journal.compacted_bytes {
-                0 => journal.opened_bytes,
+            let accounts = self.accounts();
+            match accounts.compacted_bytes {
+                0 => accounts.opened_bytes,
                 compacted => compacted,
             }
         };
@@ -154,27 +166,27 @@ impl Redb {
         Ok(())
     }
 
-    /// Writes what is left in a segment into the log again. Its file is removed once redb's file is synced.
-    fn move_segment(&self, segment: u64, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
-        let moved = self.move_values(segment, pause)?;
+    /// Writes what is left in segments into the log again. Then redb gets the new places, and the files are removed.
+    fn move_segments(&self, worn: &BTreeSet<u64>, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
+        let moved = self.move_values(worn, pause)?;
         if moved.is_continue() {
-            let journal = &mut *self.lock_journal();
-            if journal.used(segment) > 0 {
-                // What is missing or damaged can't be moved, and stays for whoever can mend it.
-                journal.stuck.insert(segment);
-            } else {
-                journal.lengths.remove(&segment);
-            }
+            self.checkpoint(false)?;
+            let accounts = &mut *self.accounts();
+            let stuck = worn
+                .iter()
+                .filter(|segment| accounts.used.get(segment).is_some_and(|used| *used > 0));
+            // What is missing or damaged can't be moved, and stays for whoever can mend it.
+            accounts.stuck.extend(stuck);
         }
         Ok(moved)
     }
 
-    /// Writes all values of a segment into the log again.
-    fn move_values(&self, segment: u64, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
+    /// Writes all values of segments into the log again.
+    fn move_values(&self, worn: &BTreeSet<u64>, pause: Pause<'_>) -> Result<ControlFlow<()>, EngineError> {
         for table in Table::ALL.into_iter().filter(|table| is_placed(*table)) {
             let mut after = None;
             loop {
-                let (found, last) = self.values_in(segment, table, after.as_deref())?;
+                let (found, last) = self.values_in(worn, table, after.as_deref())?;
                 let mut rest = &found[..];
                 while !rest.is_empty() {
                     let mut bytes = 0;
@@ -200,25 +212,21 @@ impl Redb {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns values of a table that are in a segment, in the order of their places, behind the key `after`; and the
+    /// Returns values of a table that are in segments, in the order of their places, behind the key `after`; and the
     /// key to go on behind, if there may be more.
     fn values_in(
         &self,
-        segment: u64,
+        worn: &BTreeSet<u64>,
         table: Table,
         after: Option<&[u8]>,
     ) -> Result<(Vec<Found>, Option<Vec<u8>>), EngineError> {
         let mut all = Vec::new();
         let mut last = None;
-        unless_it_panics(&self.path, || {
-            let read = self.with_database(redb::Database::begin_read);
-            let read = read.map_err(|error| self.failed("read", error.into()))?;
-            let opened = read.open_table(definition(table));
-            let opened = opened.map_err(|error| self.failed("read", error.into()))?;
-            let keys = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            each_stored(&opened, &self.path, keys, Direction::Forward, &mut |key, stored| {
+        let keys = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.snapshot()?
+            .each_stored(table, keys, Direction::Forward, &mut |key, stored| {
                 if let Ok(StoredValue::Placed(place)) = StoredValue::decode(stored)
-                    && place.segment == segment
+                    && worn.contains(&place.segment)
                 {
                     let key = key.to_vec();
                     all.push(Found { table, key, place });
@@ -228,15 +236,14 @@ impl Redb {
                 }
                 last = Some(key.to_vec());
                 Ok(ControlFlow::Break(()))
-            })
-        })?;
-        all.sort_unstable_by_key(|found| found.place.offset);
+            })?;
+        all.sort_unstable_by_key(|found| (found.place.segment, found.place.offset));
         Ok((all, last))
     }
 
     /// Moves values, unless they have changed since they were found.
     fn move_part(&self, part: &[Found]) -> Result<(), EngineError> {
-        self.transact_redb(Commit::Unsynced, &mut |transaction| {
+        self.transact(Commit::Unsynced, &mut |transaction| {
             for Found { table, key, place } in part {
                 if transaction.place(*table, key)? != Some(*place) {
                     continue;

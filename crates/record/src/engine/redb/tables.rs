@@ -1,39 +1,104 @@
-//! Reading and changing redb's tables, with values that are in segments.
+//! Reading redb's tables below the commits that are in memory, and changing both, with values that are in segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ibid_format::record::{COMMIT_KEY_BYTES_MAX, StoredValue, ValuePlace};
-use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, StorageError};
+use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, StorageError, TableError};
 
 use super::commit_log::Recording;
 use super::journal::Usage;
+use super::layers::{Changes, Layers};
 use super::segments::{self, SegmentSet};
 use super::stored::{EachStored, FoundStored, Stored, each_stored, stored};
-use super::{Tables, VALUE_BYTES_MAX, definition, failed, is_placed, unless_it_panics};
+use super::{VALUE_BYTES_MAX, definition, failed, is_placed, unless_it_panics};
 use crate::engine::{self, Direction, EngineError, KeyRange, Snapshot, Table, Transaction};
 
 /// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
 const PLACED_BYTES_MIN: usize = 64;
 
-pub(super) struct RedbSnapshot {
+type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// redb's tables at one moment.
+pub(super) struct Base {
     /// Opened when they are first read: most snapshots read two.
-    pub(super) tables: [OnceLock<ReadOnlyTable<&'static [u8], &'static [u8]>>; Table::ALL.len()],
-    pub(super) transaction: ReadTransaction,
+    tables: [OnceLock<Option<Opened>>; Table::ALL.len()],
+    transaction: ReadTransaction,
+}
+
+impl Base {
+    pub(super) fn new(transaction: ReadTransaction) -> Self {
+        let tables = Default::default();
+        Base { tables, transaction }
+    }
+
+    /// Returns a table; [`None`] if nothing was ever stored in it.
+    fn table(&self, table: Table, path: &Path) -> Result<Option<&Opened>, EngineError> {
+        let place = &self.tables[table as usize];
+        if let Some(table) = place.get() {
+            return Ok(table.as_ref());
+        }
+        let opened = match self.transaction.open_table(definition(table)) {
+            Ok(opened) => Some(opened),
+            Err(TableError::TableDoesNotExist(_)) => None,
+            Err(error) => return Err(failed("read", path, error.into())),
+        };
+        Ok(place.get_or_init(|| opened).as_ref())
+    }
+}
+
+/// redb's tables below the commits that are in memory, and below what a transaction has changed since.
+pub(super) struct View<'v> {
+    pub(super) base: &'v Base,
+    pub(super) layers: &'v Layers,
+    pub(super) own: Option<&'v Changes>,
+    pub(super) path: &'v Path,
+}
+
+impl View<'_> {
+    pub(super) fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
+        match self.layers.get(self.own, table, key) {
+            Some(Some(changed)) => found(changed).map(|()| true),
+            Some(None) => Ok(false),
+            None => match self.base.table(table, self.path)? {
+                Some(from) => stored(from, self.path, key, found),
+                None => Ok(false),
+            },
+        }
+    }
+
+    pub(super) fn each_stored(
+        &self,
+        table: Table,
+        keys: KeyRange<'_>,
+        direction: Direction,
+        each: EachStored<'_>,
+    ) -> Result<(), EngineError> {
+        let from = self.base.table(table, self.path)?;
+        let mut below = |each: EachStored<'_>| match from {
+            Some(from) => each_stored(from, self.path, keys, direction, each),
+            None => Ok(()),
+        };
+        self.layers.range(self.own, (table, keys), direction, &mut below, each)
+    }
+}
+
+pub(super) struct RedbSnapshot {
+    pub(super) base: Base,
+    pub(super) layers: Arc<Layers>,
     /// Those that it may have values in. They can be read even if they were removed since.
     pub(super) segments: Arc<SegmentSet>,
     pub(super) path: PathBuf,
 }
 
 impl RedbSnapshot {
-    fn table(&self, table: Table) -> Result<&ReadOnlyTable<&'static [u8], &'static [u8]>, EngineError> {
-        let place = &self.tables[table as usize];
-        if let Some(table) = place.get() {
-            return Ok(table);
+    fn view(&self) -> View<'_> {
+        View {
+            base: &self.base,
+            layers: &self.layers,
+            own: None,
+            path: &self.path,
         }
-        let opened = self.transaction.open_table(definition(table));
-        let opened = opened.map_err(|error| failed("read", &self.path, error.into()))?;
-        Ok(place.get_or_init(|| opened))
     }
 }
 
@@ -41,7 +106,7 @@ impl Snapshot for RedbSnapshot {}
 
 impl Stored for RedbSnapshot {
     fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || stored(self.table(table)?, &self.path, key, found))
+        unless_it_panics(&self.path, || self.view().stored(table, key, found))
     }
 
     fn each_stored(
@@ -51,9 +116,7 @@ impl Stored for RedbSnapshot {
         direction: Direction,
         each: EachStored<'_>,
     ) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || {
-            each_stored(self.table(table)?, &self.path, keys, direction, each)
-        })
+        unless_it_panics(&self.path, || self.view().each_stored(table, keys, direction, each))
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
@@ -62,17 +125,27 @@ impl Stored for RedbSnapshot {
 }
 
 pub(super) struct RedbTransaction<'t> {
-    pub(super) tables: Tables<'t>,
+    pub(super) base: Base,
+    pub(super) layers: Arc<Layers>,
+    pub(super) changes: Changes,
+    /// Whether it has placed a value in the log's segment.
+    pub(super) has_placed: bool,
     pub(super) recording: Recording<'t>,
     pub(super) segments: Arc<SegmentSet>,
-    pub(super) usage: Usage,
-    /// What redb stores of a value; kept so that no value allocates it.
-    pub(super) stored: Vec<u8>,
     pub(super) path: &'t Path,
 }
 
 impl RedbTransaction<'_> {
-    /// Returns where the value of a key is; [`None`] if it is in redb, or there is none.
+    fn view(&self) -> View<'_> {
+        View {
+            base: &self.base,
+            layers: &self.layers,
+            own: Some(&self.changes),
+            path: self.path,
+        }
+    }
+
+    /// Returns where the value of a key is; [`None`] if it is not in a segment, or there is none.
     pub(super) fn place(&self, table: Table, key: &[u8]) -> Result<Option<ValuePlace>, EngineError> {
         let mut place = None;
         self.stored(table, key, &mut |stored| {
@@ -83,11 +156,27 @@ impl RedbTransaction<'_> {
         })?;
         Ok(place)
     }
+
+    /// Returns the place of a value in the log's segment.
+    fn place_at(&self, offset: u64, length: usize) -> ValuePlace {
+        ValuePlace {
+            segment: self.recording.segment(),
+            offset,
+            length: length as u64,
+        }
+    }
+
+    fn put_place(&mut self, table: Table, key: &[u8], place: ValuePlace) {
+        let mut stored = Vec::new();
+        StoredValue::Placed(place).encode(&mut stored);
+        self.changes.set(table, key, Some(stored));
+        self.has_placed = true;
+    }
 }
 
 impl Stored for RedbTransaction<'_> {
     fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
-        stored(&self.tables[table as usize], self.path, key, found)
+        self.view().stored(table, key, found)
     }
 
     fn each_stored(
@@ -97,7 +186,7 @@ impl Stored for RedbTransaction<'_> {
         direction: Direction,
         each: EachStored<'_>,
     ) -> Result<(), EngineError> {
-        each_stored(&self.tables[table as usize], self.path, keys, direction, each)
+        self.view().each_stored(table, keys, direction, each)
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {
@@ -115,19 +204,11 @@ impl Transaction for RedbTransaction<'_> {
         engine::check_length("key", key, COMMIT_KEY_BYTES_MAX)?;
         engine::check_length("value", value, VALUE_BYTES_MAX)?;
         let offset = self.recording.add(table, key, Some(value))?;
-        let segment = self.recording.segment();
-        let done = put(
-            &mut self.tables[table as usize],
-            (table, key, value),
-            ValuePlace {
-                segment,
-                offset,
-                length: value.len() as u64,
-            },
-            &mut self.stored,
-            &mut self.usage,
-        );
-        done.map_err(|error| failed("write to", self.path, error.into()))
+        match stored_here(table, value) {
+            Some(stored) => self.changes.set(table, key, Some(stored)),
+            None => self.put_place(table, key, self.place_at(offset, value.len())),
+        }
+        Ok(())
     }
 
     fn put_parts(&mut self, table: Table, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
@@ -137,70 +218,54 @@ impl Transaction for RedbTransaction<'_> {
             return self.put(table, key, &parts.concat());
         }
         engine::check_bytes("value", length, VALUE_BYTES_MAX)?;
-        let place = ValuePlace {
-            segment: self.recording.segment(),
-            offset: self.recording.add_parts(table, key, parts)?,
-            length: length as u64,
-        };
-        let tables = &mut self.tables[table as usize];
-        let done = put_place(tables, key, place, &mut self.stored, &mut self.usage);
-        done.map_err(|error| failed("write to", self.path, error.into()))
+        let offset = self.recording.add_parts(table, key, parts)?;
+        self.put_place(table, key, self.place_at(offset, length));
+        Ok(())
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), EngineError> {
         self.recording.add(table, key, None)?;
-        let deleted = delete(&mut self.tables[table as usize], table, key, &mut self.usage);
-        deleted.map_err(|error| failed("write to", self.path, error.into()))
+        self.changes.set(table, key, None);
+        Ok(())
     }
 }
 
-/// Puts a value, whose `place` is in the log.
-pub(super) fn put(
-    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    (table, key, value): (Table, &[u8], &[u8]),
-    place: ValuePlace,
-    stored: &mut Vec<u8>,
-    usage: &mut Usage,
-) -> Result<(), StorageError> {
-    if !is_placed(table) {
-        return tables.insert(key, value).map(drop);
+/// Returns what redb stores of a value; [`None`] if that is its place.
+fn stored_here(table: Table, value: &[u8]) -> Option<Vec<u8>> {
+    let mut stored = Vec::new();
+    match is_placed(table) {
+        false => stored.extend_from_slice(value),
+        true if value.len() >= PLACED_BYTES_MIN => return None,
+        true => StoredValue::Here(value).encode(&mut stored),
     }
-    if value.len() >= PLACED_BYTES_MIN {
-        return put_place(tables, key, place, stored, usage);
-    }
-    stored.clear();
-    StoredValue::Here(value).encode(stored);
-    let before = tables.insert(key, stored.as_slice())?;
-    release(before.as_ref(), usage);
-    Ok(())
+    Some(stored)
 }
 
-/// Puts the place of a value, which is in the log.
-fn put_place(
-    tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    key: &[u8],
-    place: ValuePlace,
-    stored: &mut Vec<u8>,
-    usage: &mut Usage,
-) -> Result<(), StorageError> {
-    stored.clear();
-    StoredValue::Placed(place).encode(stored);
-    let before = tables.insert(key, stored.as_slice())?;
-    release(before.as_ref(), usage);
-    *usage.entry(place.segment).or_default() += place.length as i64;
-    Ok(())
+/// Returns what redb stores of a value, whose `place` is in the log.
+pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<u8> {
+    stored_here(table, value).unwrap_or_else(|| {
+        let mut stored = Vec::new();
+        StoredValue::Placed(place).encode(&mut stored);
+        stored
+    })
 }
 
-/// Deletes a key.
-pub(super) fn delete(
+/// Stores in one of redb's tables what a commit has made of a key, and counts what that uses of segments, and what
+/// not any more.
+pub(super) fn store(
     tables: &mut redb::Table<'_, &'static [u8], &'static [u8]>,
-    table: Table,
-    key: &[u8],
+    (table, key, stored): (Table, &[u8], Option<&[u8]>),
     usage: &mut Usage,
 ) -> Result<(), StorageError> {
-    let before = tables.remove(key)?;
+    let before = match stored {
+        Some(stored) => tables.insert(key, stored)?,
+        None => tables.remove(key)?,
+    };
     if is_placed(table) {
         release(before.as_ref(), usage);
+        if let Some(Ok(StoredValue::Placed(place))) = stored.map(StoredValue::decode) {
+            *usage.entry(place.segment).or_default() += place.length as i64;
+        }
     }
     Ok(())
 }
@@ -212,15 +277,4 @@ fn release(before: Option<&AccessGuard<'_, &'static [u8]>>, usage: &mut Usage) {
         let length = place.length.min(VALUE_BYTES_MAX as u64);
         *usage.entry(place.segment).or_default() -= length as i64;
     }
-}
-
-/// Returns what redb stores of a value, whose `place` is in the log.
-pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<u8> {
-    let mut stored = Vec::new();
-    match is_placed(table) {
-        false => stored.extend_from_slice(value),
-        true if value.len() >= PLACED_BYTES_MIN => StoredValue::Placed(place).encode(&mut stored),
-        true => StoredValue::Here(value).encode(&mut stored),
-    }
-    stored
 }

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, CommitHead, commit_log_id};
 
+use super::commit_log::LONG_CHANGES;
 use super::*;
 use crate::engine::{Direction, Transaction};
 
@@ -119,11 +120,35 @@ impl StorageBackend for Copied {
     }
 }
 
-/// A file whose syncs take as long as they are held up.
+/// A file whose syncs take as long as they are held up: those of redb's commits, and not those by which it makes sure
+/// that the file has become longer.
 #[derive(Debug, Clone)]
 struct Held {
     file: Copied,
-    is_held: Arc<AtomicBool>,
+    syncs: Arc<Syncs>,
+}
+
+/// How many syncs are allowed, and done.
+#[derive(Debug)]
+struct Syncs {
+    allowed: AtomicUsize,
+    done: AtomicUsize,
+    is_length_set: AtomicBool,
+}
+
+impl Syncs {
+    /// Holds up each that comes from now on.
+    fn hold(&self) {
+        self.allowed.store(self.done.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    fn allow_one(&self) {
+        self.allowed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn allow_all(&self) {
+        self.allowed.store(usize::MAX, Ordering::SeqCst);
+    }
 }
 
 impl StorageBackend for Held {
@@ -136,14 +161,20 @@ impl StorageBackend for Held {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
+        self.syncs.is_length_set.store(true, Ordering::SeqCst);
         self.file.set_len(length)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        while self.is_held.load(Ordering::SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        if self.syncs.is_length_set.swap(false, Ordering::SeqCst) {
+            return self.file.sync_data();
         }
-        self.file.sync_data()
+        while self.syncs.allowed.load(Ordering::SeqCst) <= self.syncs.done.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let synced = self.file.sync_data();
+        self.syncs.done.fetch_add(1, Ordering::SeqCst);
+        synced
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -570,15 +601,25 @@ fn memory_of(segments: &BTreeMap<u64, Vec<u8>>) -> Memory {
 }
 
 /// Returns an engine, its files, and what holds up the syncs of redb's.
-fn held_engine() -> (Redb, Copied, Memory, Arc<AtomicBool>) {
-    let (memory, is_held) = (Memory::default(), Arc::new(AtomicBool::new(false)));
+fn held_engine() -> (Redb, Copied, Memory, Arc<Syncs>) {
+    let memory = Memory::default();
+    let syncs = Arc::new(Syncs {
+        allowed: AtomicUsize::new(usize::MAX),
+        done: AtomicUsize::new(0),
+        is_length_set: AtomicBool::new(false),
+    });
     let file = memory.file();
     let held = Held {
         file: file.clone(),
-        is_held: is_held.clone(),
+        syncs: syncs.clone(),
     };
-    let engine = Redb::open_on(held, memory.clone(), Path::new("held"), 0).unwrap();
-    (engine, file, memory, is_held)
+    let engine = Redb::open_on(held, memory.clone(), Path::new("held"), 128 << 20).unwrap();
+    (engine, file, memory, syncs)
+}
+
+/// Whether a checkpoint is under way.
+fn is_under_way(engine: &Redb) -> bool {
+    engine.shared.lock_journal().frozen.is_some()
 }
 
 /// Writes the files of an engine into a folder. Returns the folder, and the path of redb's file.
@@ -596,7 +637,7 @@ fn written(file: &[u8], segments: &BTreeMap<u64, Vec<u8>>) -> (tempfile::TempDir
 #[test]
 fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() {
     const LONG: usize = 2000;
-    let (engine, file, memory, is_held) = held_engine();
+    let (engine, file, memory, syncs) = held_engine();
     let engine = engine.with_log_bytes(LONG as u64).with_segment_bytes(3 * LONG as u64);
     let name = |number: u32| number.to_be_bytes().to_vec();
     let expected = |count: u32| (0..count).map(name).collect::<Vec<_>>();
@@ -608,25 +649,23 @@ fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() 
     // So often a checkpoint begins and the log moves on.
     let mut number = 0;
     for _ in 0..6 {
-        let checkpoints = engine.lock_journal().checkpoints;
-        while engine.lock_journal().checkpoints == checkpoints {
-            is_held.store(true, Ordering::SeqCst);
+        syncs.hold();
+        while !is_under_way(&engine) {
             put(number);
             number += 1;
             images.push((number, file.copy(), memory.copy()));
         }
-        assert!(
-            engine.lock_journal().checkpoint.is_some(),
-            "a checkpoint that was not synced is done"
-        );
-        for _ in 0..LONG / 2 / 100 {
+        for _ in 0..LONG / 4 / 100 {
             put(number);
             number += 1;
             images.push((number, file.copy(), memory.copy()));
             assert_eq!(keys(&engine).unwrap(), expected(number));
         }
-        is_held.store(false, Ordering::SeqCst);
-        engine.wait_for_checkpoint().unwrap();
+        assert!(is_under_way(&engine), "a checkpoint that was not synced is done");
+        syncs.allow_all();
+        while is_under_way(&engine) {
+            std::thread::yield_now();
+        }
         images.push((number, file.copy(), memory.copy()));
     }
     let mut followed = 0;
@@ -659,26 +698,122 @@ fn commits_go_on_while_a_checkpoint_is_synced_and_none_is_lost_if_it_never_is() 
     }
 }
 
-/// Returns how many checkpoints so many commits make, of one change each.
-fn checkpoints_of(count: u64, key: impl Fn(u64) -> u64) -> u64 {
-    let (engine, _, _, _) = held_engine();
-    for number in 0..count {
-        let key = key(number).to_be_bytes();
-        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, &key, &[]);
+/// So that opening the store after a crash takes no longer, and they take no more memory.
+#[test]
+fn so_many_changes_are_followed_by_a_checkpoint_and_writers_wait_before_there_are_twice_as_many() {
+    const AT_ONCE: u64 = 1000;
+    let (engine, _, _, syncs) = held_engine();
+    let put = |from: u64| {
+        let mut put = |transaction: &mut dyn Transaction| {
+            (from..from + AT_ONCE).try_for_each(|number| transaction.delete(Table::Keys, &number.to_be_bytes()))
+        };
         engine.write(Commit::Unsynced, &mut put).unwrap();
-        // While one is being synced, the next is put off.
-        engine.wait_for_checkpoint().unwrap();
+    };
+    let recent = || engine.shared.layers().recent_changes() as u64;
+    syncs.hold();
+    let mut count = 0;
+    while !is_under_way(&engine) {
+        put(count);
+        count += AT_ONCE;
     }
-    engine.lock_journal().checkpoints
+    assert_eq!(count, LONG_CHANGES);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (count..2 * count).step_by(AT_ONCE as usize).for_each(put));
+        while recent() < LONG_CHANGES / 2 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(recent() <= LONG_CHANGES / 2 + AT_ONCE && !writer.is_finished());
+        syncs.allow_all();
+    });
 }
 
-/// So that opening the store after a crash takes no longer.
+/// All keys and values of two tables: one whose values are in redb's file, and one whose values are in segments.
+type State = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
+const TABLES: [Table; 2] = [Table::Keys, Table::Records];
+
+fn state_of(snapshot: &dyn Snapshot) -> Result<State, EngineError> {
+    let mut state = State::default();
+    for (table, pairs) in TABLES.into_iter().zip(&mut state) {
+        let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        snapshot.range(table, everything, Direction::Forward, &mut |key, value| {
+            pairs.insert(key.to_vec(), value.to_vec());
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(state)
+}
+
+/// Puts and removes values of some of a few keys, in one commit, and notes that.
+fn change(engine: &Redb, state: &mut State, round: u32) {
+    let mut change = |transaction: &mut dyn Transaction| {
+        for number in 0..12_u32 {
+            let key = [(number * 7 + round * 5) as u8 % 40 + 1];
+            let value = value_of(round * 100 + number);
+            let value = &value[..[3, 70, 900][(number + round) as usize % 3]];
+            for (table, pairs) in TABLES.into_iter().zip(&mut *state) {
+                if (number + round).is_multiple_of(4) {
+                    transaction.delete(table, &key)?;
+                    pairs.remove(&key[..]);
+                } else {
+                    transaction.put(table, &key, value)?;
+                    pairs.insert(key.to_vec(), value.to_vec());
+                }
+            }
+        }
+        Ok(())
+    };
+    engine.write(Commit::Synced, &mut change).unwrap();
+}
+
 #[test]
-fn changes_of_random_keys_are_followed_by_a_checkpoint_sooner_than_those_of_neighbours() {
-    let made = checkpoints_of(0, |_| 0);
-    assert_eq!(checkpoints_of(11_000, |number| number) - made, 2);
-    let far = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    assert_eq!(checkpoints_of(11_000, far) - made, 6);
+fn a_checkpoint_that_is_stopped_after_any_step_shows_in_nothing() {
+    let (engine, file, memory, syncs) = held_engine();
+    let engine = engine.with_step_changes(3).with_segment_bytes(20_000);
+    let mut state = State::default();
+    let mut images = Vec::new();
+    let mut round = 0;
+    while round < 40 {
+        round += 1;
+        change(&engine, &mut state, round);
+        let moves_on = round.is_multiple_of(5);
+        syncs.hold();
+        std::thread::scope(|scope| {
+            let checkpoint = scope.spawn(|| engine.shared.checkpoint(moves_on));
+            while !checkpoint.is_finished() {
+                images.push((state.clone(), file.copy(), memory.copy()));
+                assert!(state_of(&*engine.snapshot().unwrap()).unwrap() == state);
+                let done = syncs.done.load(Ordering::SeqCst);
+                if done.is_multiple_of(7) {
+                    round += 1;
+                    change(&engine, &mut state, round);
+                    images.push((state.clone(), file.copy(), memory.copy()));
+                }
+                syncs.allow_one();
+                while syncs.done.load(Ordering::SeqCst) == done && !checkpoint.is_finished() {
+                    std::thread::yield_now();
+                }
+            }
+            checkpoint.join().unwrap().unwrap();
+        });
+        syncs.allow_all();
+        assert!(state_of(&*engine.snapshot().unwrap()).unwrap() == state);
+    }
+    assert!(images.len() > 200, "{}", images.len());
+    for (place, (state, file, segments)) in images.iter().enumerate() {
+        let (_folder, path) = written(file, segments);
+        let reader = RedbReader::open(&path, 0).unwrap();
+        let read = state_of(&*reader.snapshot().unwrap()).unwrap();
+        assert!(read == *state, "a reader of image {place}");
+        let memory = memory_of(segments);
+        let file = Copied::of(file.clone(), &memory);
+        for time in 1..=2 {
+            // The first has stored all when it is closed.
+            let engine = Redb::open_on(file.clone(), memory.clone(), Path::new("opened"), 0).unwrap();
+            let found = state_of(&*engine.snapshot().unwrap()).unwrap();
+            assert!(found == *state, "image {place}, opened {time} times");
+        }
+    }
 }
 
 #[test]
@@ -686,52 +821,43 @@ fn a_log_takes_no_room_behind_its_end_once_it_is_closed() {
     let (engine, _, memory, _) = held_engine();
     let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
     engine.write(Commit::Synced, &mut put).unwrap();
-    engine.checkpoint(false, Wait::No).unwrap();
+    engine.shared.checkpoint(false).unwrap();
     drop(engine);
     assert!(length_of(&memory.copy()) < 4096);
 }
 
 #[test]
 fn a_checkpoint_is_done_once_it_is_synced_and_no_sooner() {
-    let (engine, _, _, is_held) = held_engine();
-    let put = || {
-        let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
-        engine.write(Commit::Synced, &mut put).unwrap();
-        engine.checkpoint(false, Wait::No).unwrap();
-    };
-    is_held.store(true, Ordering::SeqCst);
-    put();
-    assert!(engine.lock_journal().checkpoint.is_some());
-    {
-        let journal = &mut *engine.lock_journal();
-        is_held.store(false, Ordering::SeqCst);
-        engine.end_checkpoint(journal).unwrap();
-        // That the first one is synced is not taken for the second, however late that is told.
-        is_held.store(true, Ordering::SeqCst);
-        let (number, pages, unused) = (journal.checkpoints + 1, None, Vec::new());
-        journal.checkpoint = Some(Checkpoint { number, pages, unused });
-    }
+    let (engine, _, _, syncs) = held_engine();
+    let engine = engine.with_log_bytes(1);
+    syncs.hold();
+    let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, b"ibid", b"in the same place");
+    engine.write(Commit::Synced, &mut put).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
-    assert!(engine.lock_journal().checkpoint.take().is_some());
-    is_held.store(false, Ordering::SeqCst);
-    // Nothing else has to happen for one to be done.
-    put();
-    while engine.lock_journal().checkpoint.is_some() {
+    assert!(is_under_way(&engine));
+    syncs.allow_all();
+    // Nothing else has to happen for it to be done.
+    while is_under_way(&engine) {
         std::thread::yield_now();
     }
+    assert!(engine.shared.layers().is_empty());
 }
 
 #[test]
 fn no_synced_commit_is_lost_silently_whichever_byte_changes_where_the_log_goes_on() {
-    let (engine, file, memory, is_held) = held_engine();
-    let engine = engine.with_log_bytes(300).with_segment_bytes(300);
-    is_held.store(true, Ordering::SeqCst);
-    for key in KEYS {
+    let (engine, file, memory, syncs) = held_engine();
+    let engine = engine.with_segment_bytes(300);
+    syncs.hold();
+    for (place, key) in KEYS.into_iter().enumerate() {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Keys, key, &[1; 150]);
         engine.write(Commit::Synced, &mut put).unwrap();
+        if place == 1 {
+            let journal = &mut *engine.shared.lock_journal();
+            engine.shared.freeze(journal, false, false).unwrap();
+        }
     }
     let (image, segments) = (file.copy(), memory.copy());
-    is_held.store(false, Ordering::SeqCst);
+    syncs.allow_all();
     drop(engine);
     assert_eq!(segments.len(), 2, "the log goes on in another segment");
     let mut noticed = 0;
@@ -798,12 +924,12 @@ fn a_file_that_has_grown_is_made_small_at_any_size_and_another_is_left() {
     let engine = Redb::open(&path, 16 << 20).unwrap();
     each(&engine, 0..VALUES, Some(&value));
     engine.compact().unwrap();
-    let full = engine.occupied_bytes().unwrap();
+    let full = engine.shared.occupied_bytes().unwrap();
     assert!(full > 64 << 20, "{full}");
     drop(engine);
 
     let engine = Redb::open(&path, 16 << 20).unwrap();
-    let is_compacted = || engine.lock_journal().compacted_bytes > 0;
+    let is_compacted = || engine.shared.accounts().compacted_bytes > 0;
     engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
     engine.shrink().unwrap();
     assert!(!is_compacted(), "it has not grown");
@@ -811,10 +937,10 @@ fn a_file_that_has_grown_is_made_small_at_any_size_and_another_is_left() {
     each(&engine, VALUES..2 * VALUES, Some(&value));
     each(&engine, VALUES..2 * VALUES, None);
     engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
-    let grown = engine.occupied_bytes().unwrap();
+    let grown = engine.shared.occupied_bytes().unwrap();
     assert!(!is_compacted() && grown > full + full / 4, "{grown} of {full}");
     engine.shrink().unwrap();
-    let shrunk = engine.occupied_bytes().unwrap();
+    let shrunk = engine.shared.occupied_bytes().unwrap();
     assert!(is_compacted() && shrunk < full + full / 4, "{shrunk} of {full}");
     assert_eq!(keys(&engine).unwrap().len(), VALUES as usize);
 }

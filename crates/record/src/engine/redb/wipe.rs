@@ -2,8 +2,8 @@
 
 use redb::TableDefinition;
 
-use super::{Definition, Redb, Usage, Wait};
-use crate::engine::{Commit, EngineError};
+use super::{Definition, Shared};
+use crate::engine::EngineError;
 
 /// A table that fills free pages for a moment.
 const FILLING: Definition = TableDefinition::new("filling");
@@ -12,7 +12,7 @@ const PAGE_PART: usize = 3800;
 /// Values that are added before the length of the file is looked at again.
 const AT_ONCE: u64 = 64;
 
-impl Redb {
+impl Shared {
     /// Moves everything to the beginning of the file, and fills the free pages among it with zeros. Returns whether it
     /// was all: not while a snapshot is open, which needs the pages as they are.
     pub(super) fn overwrite_free_pages(&self) -> Result<bool, EngineError> {
@@ -23,17 +23,17 @@ impl Redb {
         }
         // The pages that one commit frees can be taken after the next but one.
         for _ in 0..2 {
-            self.checkpoint(false, Wait::AndGiveBack)?;
+            self.checkpoint_and_give_back(false)?;
         }
         if !self.move_pages()? || self.length()?.is_none() {
-            self.checkpoint(false, Wait::AndGiveBack)?;
+            self.checkpoint_and_give_back(false)?;
             return Ok(false); // without a file of its own it is in storage of the caller's
         }
         self.fill()?;
         self.empty()?;
         // The file is as long as it was.
         self.move_pages()?;
-        self.checkpoint(false, Wait::AndGiveBack)?;
+        self.checkpoint_and_give_back(false)?;
         Ok(true)
     }
 
@@ -41,10 +41,7 @@ impl Redb {
     /// nothing else makes the file longer, so none is left then.
     fn fill(&self) -> Result<(), EngineError> {
         let failed = |error: redb::Error| self.failed("write to", error);
-        let transaction = self.begin(Commit::Synced)?;
-        let journal = &mut *self.lock_journal();
-        journal.log.check_usable()?;
-        {
+        self.in_redb(&self.alone(), |transaction| {
             let mut table = transaction.open_table(FILLING).map_err(|error| failed(error.into()))?;
             let length = self.length()?;
             let mut number: u64 = 0;
@@ -53,17 +50,15 @@ impl Redb {
                 inserted.map(drop).map_err(|error| failed(error.into()))?;
                 number += 1;
             }
-        }
-        self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)
+            Ok(())
+        })
     }
 
     /// Removes the table that fills.
     fn empty(&self) -> Result<(), EngineError> {
-        let transaction = self.begin(Commit::Synced)?;
-        let journal = &mut *self.lock_journal();
-        journal.log.check_usable()?;
-        let deleted = transaction.delete_table(FILLING);
-        deleted.map_err(|error| self.failed("write to", error.into()))?;
-        self.finish_synced(transaction, journal, &Usage::new(), false, Wait::AndGiveBack)
+        self.in_redb(&self.alone(), |transaction| {
+            let deleted = transaction.delete_table(FILLING).map(drop);
+            deleted.map_err(|error| self.failed("write to", error.into()))
+        })
     }
 }

@@ -112,16 +112,31 @@ pub(crate) fn ops(random: &mut Random, count: u32, model: &Model) -> Vec<Op> {
     ops
 }
 
-/// Returns lengths of the log and of its segments. Often the log begins anew after each commit or each few.
-pub(crate) fn lengths(random: &mut Random) -> (u64, u64) {
-    let log = [0, 3000, 20_000, 16 << 20][random.below(4) as usize];
-    (log, [3000, 30_000, 16 << 20][random.below(3) as usize])
+/// When a checkpoint begins, and how it is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Lengths {
+    /// Of the log, bytes.
+    log: u64,
+    /// Of its segments, bytes.
+    segments: u64,
+    /// Of the steps of a checkpoint, changes.
+    steps: usize,
 }
 
-/// Opens the store of a disk, with a log of these lengths, where a sync of redb's file takes so long.
-pub(crate) fn open(disk: &Disk, options: Options, (log, segments): (u64, u64), sync: Duration) -> Result<Store, Error> {
+/// Returns lengths of the log, of its segments and of steps. Often there is a checkpoint after each commit or each few.
+pub(crate) fn lengths(random: &mut Random) -> Lengths {
+    Lengths {
+        log: [0, 3000, 20_000, 16 << 20][random.below(4) as usize],
+        segments: [3000, 30_000, 16 << 20][random.below(3) as usize],
+        steps: [1, 3, 10, 4096][random.below(4) as usize],
+    }
+}
+
+/// Opens the store of a disk, with a log and steps of these lengths, where a sync of redb's file takes so long.
+pub(crate) fn open(disk: &Disk, options: Options, lengths: Lengths, sync: Duration) -> Result<Store, Error> {
     let engine = disk.try_engine(options.cache_bytes, sync)?;
-    let engine = engine.with_log_bytes(log).with_segment_bytes(segments);
+    let engine = engine.with_log_bytes(lengths.log).with_segment_bytes(lengths.segments);
+    let engine = engine.with_step_changes(lengths.steps);
     Store::with_engine(Path::new("disk"), Box::new(engine), options)
 }
 
