@@ -41,7 +41,7 @@ pub(super) struct Frozen {
     passed: BTreeSet<u64>,
 }
 
-/// Held by who stores in redb.
+/// Is there while something is stored in redb: nothing else is meanwhile.
 pub(super) struct Storing<'s> {
     _alone: MutexGuard<'s, ()>,
 }
@@ -143,7 +143,12 @@ impl Shared {
 
     /// Freezes all commits. The log goes on in another segment if it `moves_on` or has to. If no commit comes before
     /// they are stored, because the caller `holds` the journal until then, it may begin anew.
-    pub(super) fn freeze(&self, journal: &mut Journal, moves_on: bool, holds: bool) -> Result<(), EngineError> {
+    pub(super) fn freeze(
+        &self,
+        journal: &mut Journal,
+        moves_on: bool,
+        holds: bool,
+    ) -> Result<Arc<Frozen>, EngineError> {
         // redb may have places in a segment only if what is there survives a crash, and so does its end. And readers in
         // other processes may see what is stored before the next sync.
         journal.log.sync()?;
@@ -163,15 +168,16 @@ impl Shared {
         (journal.has_new_values, journal.first_commit) = (false, None);
         let layers = self.shown().freeze();
         let passed = journal.passed.clone();
-        journal.frozen = Some(Arc::new(Frozen {
+        let frozen = Arc::new(Frozen {
             layers,
             done,
             start,
             passed,
-        }));
+        });
+        journal.frozen = Some(frozen.clone());
         self.progress
             .change(|state| (state.is_under_way, state.stored) = (true, 0.0));
-        Ok(())
+        Ok(frozen)
     }
 
     /// Makes an empty segment that follows the log's.
@@ -206,7 +212,7 @@ impl Shared {
     pub(super) fn checkpoint(&self, moves_on: bool) -> Result<(), EngineError> {
         let alone = self.alone();
         let begun = self.freeze(&mut *self.with_nothing_frozen(&alone)?, moves_on, false);
-        begun.and_then(|()| self.store_frozen(&alone))
+        begun.and_then(|_| self.store_frozen(&alone))
     }
 
     /// Has redb store all commits, and gives the disk back what the log took of it. Other commits wait for the end.
@@ -216,13 +222,11 @@ impl Shared {
         }
         let alone = self.alone();
         let journal = &mut *self.with_nothing_frozen(&alone)?;
-        self.freeze(journal, moves_on, true)?;
-        if let Some(frozen) = journal.frozen.clone() {
-            let stored = self.writing(|| self.store(&alone, &frozen));
-            self.complete(journal, &frozen, stored)?;
-            self.remove_unused(frozen.start.segment);
-            journal.log.continue_at(frozen.start);
-        }
+        let frozen = self.freeze(journal, moves_on, true)?;
+        let stored = self.writing(|| self.store(&alone, &frozen));
+        self.complete(journal, &frozen, stored)?;
+        self.remove_unused(frozen.start.segment);
+        journal.log.continue_at(frozen.start);
         journal.log.give_back()
     }
 

@@ -129,7 +129,7 @@ struct Shared {
     path: PathBuf,
     segments: Segments,
     log_id: CommitLogId,
-    /// Is held by who stores in redb. Comes before all others.
+    /// Is held while something is stored in redb. It is taken before all other locks.
     storing: Mutex<()>,
     /// Is held while a commit is made.
     journal: Mutex<Journal>,

@@ -113,6 +113,7 @@ impl Redb {
             ),
         };
         let shared = Shared::of(opened, path, segments, (log, accounts), readers);
+        // Before there is an engine: if one is dropped that has not read all of its log, that would be cut off.
         unless_it_panics(path, || match is_new {
             true => shared.adopt_log(),
             false => shared.read_commits(followers, false).map(drop),

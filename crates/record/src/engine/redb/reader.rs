@@ -1,9 +1,9 @@
 //! Reading redb's file and the log while another process may write them.
 //!
-//! A reader sees what a checkpoint synced last, and in memory what was synced in the log since. It reads the header of
-//! redb's file before and after everything else, and begins anew if another checkpoint came between: so what it shows
-//! is never of two states. Its lock makes the writer keep the pages that it reads. Without one it looks at the header
-//! after each page, and says so if the page may have been changed.
+//! A reader sees what a step of a checkpoint synced last, and above it what was synced in the log since. It reads the
+//! header of redb's file before and after everything else, and begins anew if what came between may have been more than
+//! steps: so what it shows is never of two states. Its lock makes the writer keep the pages that it reads. Without one
+//! it looks at the header after each page, and says so if the page may have been changed.
 
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
@@ -112,14 +112,14 @@ impl Debug for Claim {
     }
 }
 
-/// redb's file as it was at a checkpoint.
+/// redb's file as its last step of a checkpoint left it.
 #[derive(Debug)]
-struct Frozen {
+struct FileAsRead {
     header: [u8; HEADER_BYTES],
     claim: Arc<Claim>,
 }
 
-impl StorageBackend for Frozen {
+impl StorageBackend for FileAsRead {
     fn len(&self) -> io::Result<u64> {
         Ok(self.claim.file.metadata()?.len())
     }
@@ -336,7 +336,7 @@ impl State {
         if header.needs_repair() {
             return Err(not_read_only(path, "it was not closed, and has to be repaired"));
         }
-        let frozen = Frozen {
+        let file = FileAsRead {
             header: header.clone().of_closed_file(),
             claim: claim.clone(),
         };
@@ -344,7 +344,7 @@ impl State {
             .set_cache_size(cache_bytes.max(CACHE_BYTES_MIN))
             // Otherwise it would need to know which pages are free.
             .set_concurrency_mode(ConcurrencyMode::SingleWriter)
-            .open_read_only_with_backend(frozen);
+            .open_read_only_with_backend(file);
         let database = opened.map_err(|error| failed("open", path, error.into()))?;
         let transaction = database.begin_read();
         let transaction = transaction.map_err(|error| failed("open", path, error.into()))?;

@@ -167,9 +167,7 @@ impl RedbTransaction<'_> {
     }
 
     fn put_place(&mut self, table: Table, key: &[u8], place: ValuePlace) {
-        let mut stored = Vec::new();
-        StoredValue::Placed(place).encode(&mut stored);
-        self.changes.set(table, key, Some(stored));
+        self.changes.set(table, key, Some(stored_place(place)));
         self.has_placed = true;
     }
 }
@@ -243,11 +241,14 @@ fn stored_here(table: Table, value: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns what redb stores of a value, whose `place` is in the log.
 pub(super) fn stored_form(table: Table, value: &[u8], place: ValuePlace) -> Vec<u8> {
-    stored_here(table, value).unwrap_or_else(|| {
-        let mut stored = Vec::new();
-        StoredValue::Placed(place).encode(&mut stored);
-        stored
-    })
+    stored_here(table, value).unwrap_or_else(|| stored_place(place))
+}
+
+/// Returns what redb stores of a value that is at a place.
+fn stored_place(place: ValuePlace) -> Vec<u8> {
+    let mut stored = Vec::new();
+    StoredValue::Placed(place).encode(&mut stored);
+    stored
 }
 
 /// Stores in one of redb's tables what a commit has made of a key, and counts what that uses of segments, and what
