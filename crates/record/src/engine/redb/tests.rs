@@ -9,11 +9,35 @@ use super::commit_log::LONG_CHANGES;
 use super::*;
 use crate::engine::{Direction, Transaction};
 
-/// Files in memory, of which copies can be taken at any time, on a disk that can become full.
+/// Files in memory, of which copies can be taken at any time, on a disk that can become full, and whose reads can fail.
 #[derive(Debug, Clone, Default)]
 struct Memory {
     segments: Arc<Mutex<BTreeMap<u64, Copied>>>,
-    is_full: Arc<AtomicBool>,
+    disk: Arc<Disk>,
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    is_full: AtomicBool,
+    reads: AtomicUsize,
+    /// Which read fails, counted from 1.
+    fails_at: AtomicUsize,
+}
+
+impl Disk {
+    fn has_room(&self) -> io::Result<()> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn can_read(&self) -> io::Result<()> {
+        match self.reads.fetch_add(1, Ordering::SeqCst) + 1 == self.fails_at.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("a sector can't be read")),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Memory {
@@ -33,18 +57,11 @@ impl Memory {
         let segments = self.segments.lock().unwrap();
         segments.iter().map(|(number, file)| (*number, file.copy())).collect()
     }
-
-    fn has_room(&self) -> io::Result<()> {
-        match self.is_full.load(Ordering::SeqCst) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
-        }
-    }
 }
 
 impl SegmentFiles for Memory {
     fn create(&self, number: u64) -> io::Result<Arc<dyn StorageBackend>> {
-        self.has_room()?;
+        self.disk.has_room()?;
         let file = self.file();
         self.segments.lock().unwrap().insert(number, file.clone());
         Ok(Arc::new(file))
@@ -68,26 +85,19 @@ impl SegmentFiles for Memory {
 #[derive(Debug, Clone)]
 struct Copied {
     bytes: Arc<Mutex<Vec<u8>>>,
-    is_full: Arc<AtomicBool>,
+    disk: Arc<Disk>,
 }
 
 impl Copied {
     fn of(bytes: Vec<u8>, memory: &Memory) -> Copied {
         Copied {
             bytes: Arc::new(Mutex::new(bytes)),
-            is_full: memory.is_full.clone(),
+            disk: memory.disk.clone(),
         }
     }
 
     fn copy(&self) -> Vec<u8> {
         self.bytes.lock().unwrap().clone()
-    }
-
-    fn has_room(&self) -> io::Result<()> {
-        match self.is_full.load(Ordering::SeqCst) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
-        }
     }
 }
 
@@ -97,6 +107,7 @@ impl StorageBackend for Copied {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.can_read()?;
         let bytes = self.bytes.lock().unwrap();
         let found = bytes.get(offset as usize..offset as usize + out.len());
         out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -104,17 +115,17 @@ impl StorageBackend for Copied {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.has_room()?;
+        self.disk.has_room()?;
         self.bytes.lock().unwrap().resize(length as usize, 0);
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.has_room()
+        self.disk.has_room()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.has_room()?;
+        self.disk.has_room()?;
         self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
         Ok(())
     }
@@ -272,10 +283,32 @@ fn the_log_of_another_store_is_refused() {
 }
 
 #[test]
+fn a_read_that_fails_at_opening_is_said_and_loses_no_commit() {
+    let (stopped, log) = stopped();
+    for fails_at in 1.. {
+        let memory = Memory::of(log.clone());
+        let file = Copied::of(stopped.clone(), &memory);
+        memory.disk.fails_at.store(fails_at, Ordering::SeqCst);
+        let opened = keys_of(&file, &memory);
+        memory.disk.fails_at.store(0, Ordering::SeqCst);
+        assert_eq!(keys_of(&file, &memory).unwrap(), KEYS, "read {fails_at}");
+        match opened {
+            Err(EngineError::Io { .. }) => {}
+            Err(error) => panic!("read {fails_at}: {error}"),
+            Ok(keys) => {
+                assert_eq!(keys, KEYS, "read {fails_at}");
+                assert!(fails_at > 10, "{fails_at}");
+                return;
+            }
+        }
+    }
+}
+
+#[test]
 fn every_write_to_a_full_disk_says_that_it_is_full() {
     let memory = Memory::default();
     let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("full"), 0).unwrap();
-    memory.is_full.store(true, Ordering::SeqCst);
+    memory.disk.is_full.store(true, Ordering::SeqCst);
     for _ in 0..3 {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Meta, b"key", b"value");
         let said = engine.write(Commit::Synced, &mut put).unwrap_err();
@@ -296,13 +329,13 @@ fn what_a_commit_took_that_found_no_room_is_given_back() {
     engine.sync().unwrap();
     let mut put = |transaction: &mut dyn Transaction| {
         transaction.put(Table::Records, b"large", &vec![7; 5 << 20])?;
-        memory.is_full.store(true, Ordering::SeqCst);
+        memory.disk.is_full.store(true, Ordering::SeqCst);
         transaction.put(Table::Records, b"too much", &vec![7; 5 << 20])
     };
     engine.write(Commit::Synced, &mut put).unwrap_err();
     drop(engine);
     assert!(length_of(&memory.copy()) > 5 << 20);
-    memory.is_full.store(false, Ordering::SeqCst);
+    memory.disk.is_full.store(false, Ordering::SeqCst);
     let engine = open();
     assert!(length_of(&memory.copy()) < 10_000);
     assert!(record(&*engine.snapshot().unwrap(), 1) == Some(value_of(1)));
