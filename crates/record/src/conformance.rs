@@ -17,7 +17,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Read, Table, Transaction};
+use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Read, Table, Transaction, Unused};
 
 /// Opens the engine at a path, which exists if it was opened before.
 pub type Open<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn Engine>, EngineError>;
@@ -168,8 +168,8 @@ fn what_is_given_back_takes_nothing_away(path: &Path, open: Open<'_>) {
         let mut delete = |transaction: &mut dyn Transaction| transaction.delete(Table::Records, &number(i));
         engine.write(Commit::Unsynced, &mut delete).expect("it commits");
     }
-    for thorough in [false, true] {
-        let given = engine.reclaim(thorough, &mut |_| ControlFlow::Continue(()));
+    for unused in [Unused::VeryMuch, Unused::Much, Unused::Any] {
+        let given = engine.reclaim(unused, &mut |_| ControlFlow::Continue(()));
         given.expect("unused space can be given back");
         let after = engine.snapshot().expect("it can be read");
         for i in 0..2000 {

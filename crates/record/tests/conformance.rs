@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ibid_record::conformance;
-use ibid_record::engine::{Commit, Engine, EngineError, Pause, Redb, RedbReader, Sealed, Snapshot, Work};
+use ibid_record::engine::{Commit, Engine, EngineError, Pause, Redb, RedbReader, Sealed, Snapshot, Unused, Work};
 
 /// The engine and the folder of the child process.
 const CHILD: &str = "IBID_RECORD_CONFORMANCE_CHILD";
@@ -86,8 +86,8 @@ impl Engine for ReadBeside {
         self.writer.sync()
     }
 
-    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        self.writer.reclaim(thorough, pause)
+    fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        self.writer.reclaim(unused, pause)
     }
 
     fn shrink(&self) -> Result<(), EngineError> {

@@ -17,7 +17,7 @@ use ibid_format::record::{EncoderWatermark, WATERMARK_KEY};
 use super::packer::{BlockNumbers, Occasion, Packer, Worn};
 use super::{Activity, Compacting};
 use crate::encode::yield_to_others;
-use crate::engine::{Engine, Snapshot, Table};
+use crate::engine::{Engine, Snapshot, Table, Unused};
 use crate::error::Error;
 use crate::read::records::Records;
 use crate::write::handle::WriterHandle;
@@ -245,6 +245,9 @@ impl Keeper {
             }
             after = last;
             packer.compress_window()?;
+            if !packer.has_ended() {
+                self.activity.was_packed(last);
+            }
         }
         if after > 0 || !worn.is_empty() {
             packer.finish()?;
@@ -289,7 +292,8 @@ impl Keeper {
             watched(0)?;
             pace.rest()
         };
-        Ok(self.engine.reclaim(is_idle, &mut go_on)?)
+        let unused = if is_idle { Unused::Any } else { Unused::Much };
+        Ok(self.engine.reclaim(unused, &mut go_on)?)
     }
 }
 

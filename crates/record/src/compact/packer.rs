@@ -16,7 +16,7 @@ use ibid_format::record::{
 
 use super::Compaction;
 use super::window::{Item, Window};
-use crate::engine::{Direction, Engine, Snapshot, Table};
+use crate::engine::{Direction, Engine, Snapshot, Table, Unused};
 use crate::error::Error;
 use crate::read::frames::head_of;
 use crate::read::lookup;
@@ -509,8 +509,22 @@ impl<'c> Packer<'c> {
         failed.map(|()| last)
     }
 
-    /// Compresses the records of the window.
+    /// Compresses the records of the window. Gives back what is unused, if there is very much of it: more and more is
+    /// while others write, and a store has many windows.
     pub(super) fn compress_window(&mut self) -> Result<(), Error> {
+        self.compress()?;
+        let (pace, ended) = (&mut self.pace, &mut self.ended);
+        if !*ended {
+            self.engine.reclaim(Unused::VeryMuch, &mut |_| {
+                let flow = pace(0);
+                *ended |= flow.is_break();
+                flow
+            })?;
+        }
+        Ok(())
+    }
+
+    fn compress(&mut self) -> Result<(), Error> {
         let window = match self.window.take().into_only() {
             Ok((item, record)) => return self.add_only(&item, record),
             Err(window) => window,

@@ -137,6 +137,17 @@ pub type EachKey<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 /// Is called with the bytes that were moved since its last call, and may end the work.
 pub type Pause<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
+/// How much unused disk space is worth returning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// Very much: other work is under way.
+    VeryMuch,
+    /// Much.
+    Much,
+    /// All but for a little: there is time for it.
+    Any,
+}
+
 /// Reads from a snapshot or within a transaction.
 ///
 /// Of a record or a block that is damaged or lost, an engine may show anything, also an empty value: the store's
@@ -270,13 +281,13 @@ pub trait Engine: Send + Sync {
     /// [`EngineError`] if the engine cannot write.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Returns unused disk space, if there is much of it or if `thorough`, in small commits of its own. Calls `pause`
-    /// after each. Reads and writes go on meanwhile.
+    /// Returns unused disk space, if there is as much of it as `unused` says, in small commits of its own. Calls
+    /// `pause` after each. Reads and writes go on meanwhile.
     ///
     /// # Errors
     /// [`EngineError`] if the engine cannot write.
-    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        let _ = (thorough, pause);
+    fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        let _ = (unused, pause);
         Ok(())
     }
 
@@ -362,8 +373,8 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
         (**self).sync()
     }
 
-    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        (**self).reclaim(thorough, pause)
+    fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        (**self).reclaim(unused, pause)
     }
 
     fn shrink(&self) -> Result<(), EngineError> {

@@ -8,7 +8,7 @@ use ibid_format::record::{open_value, seal_value};
 
 use super::{
     Commit, Direction, EachKey, EachPair, Engine, EngineError, KeyRange, Pause, Read, Snapshot, Table, Transaction,
-    Work,
+    Unused, Work,
 };
 
 /// An [`Engine`] that seals every value before it stores it in another engine: without the key no
@@ -130,8 +130,8 @@ impl<E: Engine> Engine for Sealed<E> {
         self.engine.sync()
     }
 
-    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        self.engine.reclaim(thorough, pause)
+    fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        self.engine.reclaim(unused, pause)
     }
 
     fn shrink(&self) -> Result<(), EngineError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ibid_format::record::{COMMIT_LOG_COMMITS_AT, ReadersNote};
-use ibid_record::engine::{Commit, Direction, Engine, EngineError, Read, Redb, RedbReader, Table};
+use ibid_record::engine::{Commit, Direction, Engine, EngineError, Read, Redb, RedbReader, Table, Unused};
 
 use crate::common::noise;
 
@@ -159,7 +159,7 @@ fn what_is_written_anew_again_and_again_stays_for_a_reader_with_a_lock() {
     for round in 1..5 {
         engine = fill(engine, round);
         // What is not kept is given back.
-        engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
+        engine.reclaim(Unused::Any, &mut |_| ControlFlow::Continue(())).unwrap();
         engine.compact().unwrap();
         read.refresh().unwrap();
         assert_eq!(round_of(&*read.snapshot().unwrap()).unwrap(), round);
@@ -462,7 +462,7 @@ fn every_write_through_a_reader_is_an_error_that_says_so() {
         write(Commit::Synced),
         write(Commit::Unsynced),
         reader.sync(),
-        reader.reclaim(true, &mut |_| ControlFlow::Continue(())),
+        reader.reclaim(Unused::Any, &mut |_| ControlFlow::Continue(())),
         reader.compact(),
         reader.wipe().map(drop),
     ];

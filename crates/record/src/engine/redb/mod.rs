@@ -44,7 +44,7 @@ use self::readers::Readers;
 pub use self::segments::SegmentFiles;
 use self::segments::Segments;
 use self::tables::{Base, RedbSnapshot, RedbTransaction};
-use super::{Commit, Engine, EngineError, Pause, Snapshot, Table, Work};
+use super::{Commit, Engine, EngineError, Pause, Snapshot, Table, Unused, Work};
 
 const ENGINE: &str = "redb";
 /// Smallest cache of redb, bytes.
@@ -430,8 +430,8 @@ impl Engine for Redb {
         synced.map_err(|error| self.shared.with_reason(error))
     }
 
-    fn reclaim(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        self.shared.writing(|| self.shared.reclaim_segments(thorough, pause))
+    fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        self.shared.writing(|| self.shared.reclaim_segments(unused, pause))
     }
 
     fn shrink(&self) -> Result<(), EngineError> {
@@ -439,7 +439,7 @@ impl Engine for Redb {
     }
 
     fn compact(&self) -> Result<(), EngineError> {
-        self.reclaim(true, &mut |_| ControlFlow::Continue(()))?;
+        self.reclaim(Unused::Any, &mut |_| ControlFlow::Continue(()))?;
         self.shared.writing(|| self.shared.compact_redb()).map(drop)
     }
 

@@ -31,7 +31,7 @@ use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
 use super::stored::{EachStored, FoundStored, Stored};
 use super::tables::{Base, View, stored_form};
 use super::{CACHE_BYTES_MIN, Definition, ENGINE, failed, own_tables, unless_it_panics};
-use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Work};
+use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Unused, Work};
 
 /// How often the state is read if a checkpoint comes between each time.
 const TRIES: u32 = 400;
@@ -539,7 +539,7 @@ impl Engine for RedbReader {
         self.refuse()
     }
 
-    fn reclaim(&self, _: bool, _: Pause<'_>) -> Result<(), EngineError> {
+    fn reclaim(&self, _: Unused, _: Pause<'_>) -> Result<(), EngineError> {
         self.refuse()
     }
 

@@ -9,14 +9,14 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, StoredValue, ValuePlace};
 use super::journal::Accounts;
 use super::stored::Stored;
 use super::{Shared, is_placed, segments};
-use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction};
+use crate::engine::{Commit, Direction, EngineError, Pause, Table, Transaction, Unused};
 
 /// Bytes that are moved in one commit, so that writers do not wait long.
 const MOVED_BYTES: u64 = 1 << 20;
 /// Places that are looked for at once, so that they take little memory.
 const PLACES: usize = 1 << 16;
 /// Segments whose values are looked for at once: all keys are read for that.
-const SEGMENTS_AT_ONCE: usize = 16;
+const SEGMENTS_AT_ONCE: usize = 64;
 
 /// A file of redb that takes less of the disk is compacted by the way: that takes about 100 ms.
 const SMALL_FILE_BYTES: u64 = 64 << 20;
@@ -37,18 +37,18 @@ struct Found {
 impl Accounts {
     /// Returns the segments before `end` whose rest costs least to move, so many that not too much of all segments is
     /// unused any more; none if it is not.
-    fn worth_moving(&self, end: u64, segment_bytes: u64, thorough: bool) -> BTreeSet<u64> {
+    fn worth_moving(&self, end: u64, segment_bytes: u64, worth: Unused) -> BTreeSet<u64> {
         let used: u64 = self.used.values().sum();
-        let unused_max = match thorough {
-            true => segment_bytes / 32 + used / 64,
-            false => segment_bytes / 4 + used / 16,
+        let (unused_max, parts) = match worth {
+            Unused::VeryMuch => (4 * segment_bytes + used / 16, 8),
+            Unused::Much => (segment_bytes / 4 + used / 16, 8),
+            Unused::Any => (segment_bytes / 32 + used / 64, 32),
         };
         let unused = |(&segment, &length): (&u64, &u64)| {
             let unused = length.saturating_sub(COMMIT_LOG_COMMITS_AT + self.used(segment));
             (segment, unused, length.max(1))
         };
         let mut all: u64 = self.lengths.iter().map(unused).map(|(_, unused, _)| unused).sum();
-        let parts = if thorough { 32 } else { 8 };
         let is_worth_it = |&(segment, unused, length): &(u64, u64, u64)| {
             segment < end && unused > length / parts && !self.stuck.contains(&segment)
         };
@@ -72,11 +72,11 @@ impl Accounts {
 }
 
 impl Shared {
-    /// Moves what is left in segments of which much is not used; if `thorough`, also from the log's own segment and
-    /// those of which little is unused. Calls `pause` after each commit with the bytes that it moved; it may end the
-    /// work.
-    pub(super) fn reclaim_segments(&self, thorough: bool, pause: Pause<'_>) -> Result<(), EngineError> {
-        if thorough {
+    /// Moves what is left in segments of which much is not used, if so much is in all; with [`Unused::Any`] also from
+    /// the log's own segment and those of which little is unused. Calls `pause` after each commit with the bytes that
+    /// it moved; it may end the work.
+    pub(super) fn reclaim_segments(&self, worth: Unused, pause: Pause<'_>) -> Result<(), EngineError> {
+        if worth == Unused::Any {
             // What is used is known of the commits that redb has.
             if !self.layers().is_empty() {
                 self.checkpoint(false)?;
@@ -87,7 +87,7 @@ impl Shared {
         }
         let (end, segment_bytes) = self.first_of_log();
         loop {
-            let worn = self.accounts().worth_moving(end, segment_bytes, thorough);
+            let worn = self.accounts().worth_moving(end, segment_bytes, worth);
             if worn.is_empty() {
                 break;
             }
@@ -95,7 +95,10 @@ impl Shared {
                 return Ok(());
             }
         }
-        if thorough { self.compact_small_file() } else { Ok(()) }
+        match worth {
+            Unused::Any => self.compact_small_file(),
+            Unused::VeryMuch | Unused::Much => Ok(()),
+        }
     }
 
     /// Returns the first segment in which the log may have commits that redb does not have, and from which length on

@@ -7,7 +7,7 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, CommitHead, commit_log_id};
 
 use super::commit_log::LONG_CHANGES;
 use super::*;
-use crate::engine::{Direction, Transaction};
+use crate::engine::{Direction, Transaction, Unused};
 
 /// Files in memory, of which copies can be taken at any time, on a disk that can become full, and whose reads can fail.
 #[derive(Debug, Clone, Default)]
@@ -467,7 +467,7 @@ fn what_is_left_of_segments_is_moved_and_read_from_every_snapshot() {
         moved += bytes;
         ControlFlow::Continue(())
     };
-    engine.reclaim(false, &mut pause).unwrap();
+    engine.reclaim(Unused::Much, &mut pause).unwrap();
     let used: usize = (0..30_000).step_by(5).map(|key| value_of(key).len()).sum();
     assert!(moved > 0 && moved as usize <= used, "{moved} of {used}");
     let length = length_of(&memory.copy());
@@ -963,13 +963,13 @@ fn a_file_that_has_grown_is_made_small_at_any_size_and_another_is_left() {
 
     let engine = Redb::open(&path, 16 << 20).unwrap();
     let is_compacted = || engine.shared.accounts().compacted_bytes > 0;
-    engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
+    engine.reclaim(Unused::Any, &mut |_| ControlFlow::Continue(())).unwrap();
     engine.shrink().unwrap();
     assert!(!is_compacted(), "it has not grown");
 
     each(&engine, VALUES..2 * VALUES, Some(&value));
     each(&engine, VALUES..2 * VALUES, None);
-    engine.reclaim(true, &mut |_| ControlFlow::Continue(())).unwrap();
+    engine.reclaim(Unused::Any, &mut |_| ControlFlow::Continue(())).unwrap();
     let grown = engine.shared.occupied_bytes().unwrap();
     assert!(!is_compacted() && grown > full + full / 4, "{grown} of {full}");
     engine.shrink().unwrap();
