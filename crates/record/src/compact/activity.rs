@@ -1,6 +1,7 @@
 //! What has changed in a store: by this its keeper knows when there is something to do.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,12 +12,31 @@ const GIVING_WAY: u64 = 400 << 20;
 const MARK_BYTES: u64 = 1 << 20;
 /// A writer that has to wait looks so often whether it still has to.
 const WAIT: Duration = Duration::from_millis(20);
+/// About what a record takes in the files beside its body until it is in a block, bytes.
+pub(crate) const RECORD_BYTES: u64 = 64;
+
+/// Bodies that wait for the encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Waiting {
+    /// Their length, bytes.
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+}
+
+impl AddAssign for Waiting {
+    fn add_assign(&mut self, other: Waiting) {
+        self.bytes += other.bytes;
+        self.records += other.records;
+    }
+}
 
 /// What was committed since the store was opened, and how much of it waits to be encoded or moved into blocks.
 #[derive(Debug)]
 pub(crate) struct Activity {
     /// Length of bodies that the encoder has not examined, bytes.
     unexamined: AtomicU64,
+    /// How many these are.
+    unexamined_records: AtomicU64,
     /// How many bytes were committed before the first record that the keeper has not moved.
     packed: AtomicU64,
     /// Most bytes that may wait.
@@ -24,7 +44,7 @@ pub(crate) struct Activity {
     /// Calls that wait for the keeper.
     hurried: AtomicU64,
 
-    /// Bytes of bodies and deltas.
+    /// Bytes of bodies and deltas, and [`RECORD_BYTES`] for each body.
     bytes: AtomicU64,
     /// The number of the next record.
     next: AtomicU64,
@@ -59,6 +79,7 @@ impl Activity {
     pub(crate) fn new(next: u64, lag_bytes_max: u64) -> Self {
         Activity {
             unexamined: AtomicU64::new(0),
+            unexamined_records: AtomicU64::new(0),
             packed: AtomicU64::new(0),
             lag_bytes_max: lag_bytes_max.max(1),
             hurried: AtomicU64::new(0),
@@ -81,7 +102,8 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a commit of so many bytes, after which `next` is the number of the next record.
+    /// Notes a commit of so many bytes, [`RECORD_BYTES`] for each body among them, after which `next` is the number of
+    /// the next record.
     pub(crate) fn committed(&self, bytes: u64, next: u64) {
         let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.next.store(next, Ordering::Relaxed);
@@ -95,14 +117,16 @@ impl Activity {
         }
     }
 
-    /// Notes that a committed body waits for the encoder.
-    pub(crate) fn waits_for_encoder(&self, bytes: u64) {
-        self.unexamined.fetch_add(bytes, Ordering::Relaxed);
+    /// Notes that committed bodies wait for the encoder.
+    pub(crate) fn wait_for_encoder(&self, waiting: Waiting) {
+        self.unexamined.fetch_add(waiting.bytes, Ordering::Relaxed);
+        self.unexamined_records.fetch_add(waiting.records, Ordering::Relaxed);
     }
 
     /// Notes that the encoder has examined bodies, and that their deltas are written.
-    pub(crate) fn was_examined(&self, bytes: u64) {
-        self.unexamined.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn were_examined(&self, examined: Waiting) {
+        self.unexamined.fetch_sub(examined.bytes, Ordering::Relaxed);
+        self.unexamined_records.fetch_sub(examined.records, Ordering::Relaxed);
     }
 
     /// Returns a number so that at least the last `bytes` belong to records from this number on.
@@ -116,6 +140,10 @@ impl Activity {
     /// Returns the length of the bodies that the encoder has not examined, bytes.
     pub(crate) fn unexamined(&self) -> u64 {
         self.unexamined.load(Ordering::Relaxed)
+    }
+
+    fn unexamined_with_records(&self) -> u64 {
+        self.unexamined() + RECORD_BYTES * self.unexamined_records.load(Ordering::Relaxed)
     }
 
     /// Notes that all records before this number are in blocks, and that what they took before is given back.
@@ -156,7 +184,7 @@ impl Activity {
         let lag = match (has_encoder, has_keeper) {
             // What the encoder has not examined, the keeper has not moved either.
             (_, true) => self.bytes().saturating_sub(self.packed.load(Ordering::Relaxed)),
-            (true, false) => self.unexamined(),
+            (true, false) => self.unexamined_with_records(),
             (false, false) => 0,
         };
         self.part(lag)
@@ -167,7 +195,7 @@ impl Activity {
         if self.state().has_no_keeper {
             return 0.0;
         }
-        let taken = self.packed.load(Ordering::Relaxed) + self.unexamined();
+        let taken = self.packed.load(Ordering::Relaxed) + self.unexamined_with_records();
         self.part(self.bytes().saturating_sub(taken))
     }
 

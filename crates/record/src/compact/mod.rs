@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use ibid_delta::Interval;
 
-pub(crate) use self::activity::Activity;
+pub(crate) use self::activity::{Activity, RECORD_BYTES, Waiting};
 pub(crate) use self::keeper::{Keeper, KeptFor};
 pub(crate) use self::packer::BlockNumbers;
 use self::packer::{Occasion, Packer};

@@ -64,7 +64,7 @@ pub(crate) struct BlockNumbers {
 }
 
 impl BlockNumbers {
-    pub(super) fn lock(&self) -> MutexGuard<'_, u64> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, u64> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

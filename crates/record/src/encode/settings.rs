@@ -74,9 +74,9 @@ pub struct Encoding {
     pub size_filter_percent: u8,
     /// Most memory for the feature index of a namespace, bytes.
     pub index_bytes_max: usize,
-    /// Bodies that may wait to be encoded, or to be [compressed together](crate::Compacting), bytes. From half of it
-    /// on, writers have to wait the longer the more there are. So files do not grow without end while the encoder
-    /// cannot keep up.
+    /// Bodies that may wait to be encoded, or to be [compressed together](crate::Compacting), bytes; 64 count for each
+    /// beside its length. From half of it on, writers have to wait the longer the more there are. So files do not grow
+    /// without end while the encoder cannot keep up.
     pub lag_bytes_max: u64,
     /// Longest body that becomes a delta or the base of one, bytes. To compare two of n bytes takes up to 5·n of memory
     /// and 64 MiB. Longer ones stay whole.

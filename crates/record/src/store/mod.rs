@@ -519,6 +519,8 @@ impl Store {
             .settle(progress)?
             .is_continue()
         {
+            // The keeper in the background has no snapshot meanwhile.
+            let _alone = self.shared.block_numbers.lock();
             self.shared.engine.shrink()?;
         }
         Ok(())

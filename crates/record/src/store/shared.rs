@@ -257,7 +257,7 @@ impl Shared {
         self.writer()?;
         let records = changes.operations.len();
         let command = Command::Batch(changes);
-        self.activity.give_way(command.bytes() as u64);
+        self.activity.give_way(command.changed_bytes());
         if let Some(feed) = &self.feed {
             feed.give_way(records);
         }

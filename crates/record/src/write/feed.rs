@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::request::Prior;
+use crate::compact::Waiting;
 use crate::error::Error;
 
 /// Records that wait, at most and at least. When more come, the oldest are dropped, and the encoder finds them in the
@@ -32,8 +33,8 @@ pub(crate) struct NewRecord {
     pub(crate) length: usize,
     /// [`None`] if there was no room for it here.
     pub(crate) body: Option<Vec<u8>>,
-    /// Length of its body, and of those before it that were dropped here, bytes.
-    pub(crate) lag: u64,
+    /// Its body, and those before it that were dropped here.
+    pub(crate) lag: Waiting,
 }
 
 /// What the encoder does next.
@@ -71,8 +72,8 @@ pub(crate) struct Feed {
 struct State {
     records: VecDeque<NewRecord>,
     bytes: usize,
-    /// Length of the bodies that were dropped since a record was taken out last, bytes.
-    dropped: u64,
+    /// The bodies that were dropped since a record was taken out last.
+    dropped: Waiting,
     finish: VecDeque<Finish>,
     ended: bool,
     /// Requests that wait for the writer, or that it is committing.
@@ -247,7 +248,7 @@ mod tests {
             prior: None,
             length: 10,
             body: Some(vec![7; 10]),
-            lag: 10,
+            lag: Waiting { bytes: 10, records: 1 },
         }
     }
 
@@ -258,7 +259,7 @@ mod tests {
             let feed = Feed::new(room);
             feed.push((0..RECORDS).map(record));
             assert_eq!(feed.state().records.len(), waiting);
-            let mut lag = 0;
+            let mut lag = Waiting::default();
             for number in RECORDS - waiting as u64..RECORDS {
                 let FeedEvent::Record(next) = feed.next(Some(Duration::ZERO)) else {
                     panic!("record {number} waits");
@@ -266,7 +267,11 @@ mod tests {
                 assert_eq!(next.number, number);
                 lag += next.lag;
             }
-            assert_eq!(lag, 10 * RECORDS);
+            let all = Waiting {
+                bytes: 10 * RECORDS,
+                records: RECORDS,
+            };
+            assert_eq!(lag, all);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::feed::{Feed, NewRecord};
 use super::handle::WriterFailure;
 use super::request::{Change, Command, Durability, LogCommand, Operation, Outcome, Request, Setting, Written};
 use super::{oplog, truncate};
-use crate::compact::Activity;
+use crate::compact::{Activity, Waiting};
 use crate::engine::{Commit, Engine, EngineError, Table, Transaction};
 use crate::error::Error;
 use crate::log::{Completeness, state};
@@ -250,7 +250,7 @@ impl Writer {
                 (&self.feed, request.command, &outcome)
             {
                 let new = changes.operations.into_iter().zip(written).filter_map(new_record);
-                feed.push(new.inspect(|new| self.activity.waits_for_encoder(new.lag)));
+                feed.push(new.inspect(|new| self.activity.wait_for_encoder(new.lag)));
             }
             // A caller that has gone away needs no answer.
             let _ = request.outcome.send(outcome);
@@ -289,7 +289,10 @@ fn new_record((operation, written): (Operation, &Option<Written>)) -> Option<New
         versions_kept: operation.target.versions_kept,
         prior: written.prior,
         length: body.len(),
-        lag: body.len() as u64,
+        lag: Waiting {
+            bytes: body.len() as u64,
+            records: 1,
+        },
         body: Some(body),
     })
 }

@@ -18,7 +18,7 @@ use super::bodies::BodyIndex;
 use super::index::{ENTRIES_AT_ONCE, FEATURES, NewestIndex, each_chain, each_chain_of};
 use super::pending::Pending;
 use super::{Encoding, Tally, chain};
-use crate::compact::Activity;
+use crate::compact::{Activity, Waiting};
 use crate::engine::{Direction, Engine, Snapshot, Table};
 use crate::error::Error;
 use crate::lru::LruCache;
@@ -102,7 +102,7 @@ pub(crate) struct EncoderThread {
     /// The first record that was not looked at, as the store has it.
     next_written: u64,
     /// Length of the bodies that were examined since deltas were written last, bytes.
-    unwritten: u64,
+    unwritten: Waiting,
     namespaces: HashMap<u32, NamespaceState>,
     /// How often the settings of namespaces had changed when they were looked up.
     settings: u64,
@@ -139,7 +139,7 @@ impl EncoderThread {
             activity,
             next: EncoderWatermark::FIRST.next,
             next_written: EncoderWatermark::FIRST.next,
-            unwritten: 0,
+            unwritten: Waiting::default(),
             namespaces: HashMap::new(),
             settings: 0,
             index: NewestIndex::new(options.index_bytes_max, options.feature_bytes),
@@ -193,7 +193,7 @@ impl EncoderThread {
                     }
                     self.encode_or_pass_over(new)?;
                     let is_due = self.pending.is_half_full() && (!self.options.lossy || self.writer_is_idle());
-                    if is_due || self.unwritten >= self.unwritten_max() || self.pending.is_too_much() {
+                    if is_due || self.unwritten.bytes >= self.unwritten_max() || self.pending.is_too_much() {
                         self.write()?;
                     }
                 }
@@ -323,7 +323,7 @@ impl EncoderThread {
                         prior,
                         length: missed.length,
                         body: None,
-                        lag: 0,
+                        lag: Waiting::default(),
                     })?,
                     Err(error) => self.pass_over(error)?,
                 }
@@ -818,7 +818,7 @@ impl EncoderThread {
         self.count_index();
         self.tally.update().dropped = self.pending.dropped;
         if self.pending.is_empty() && self.next == self.next_written {
-            self.activity.was_examined(std::mem::take(&mut self.unwritten));
+            self.activity.were_examined(std::mem::take(&mut self.unwritten));
             return Ok(());
         }
         let encoded = Command::Encode(self.pending.take(self.next));
@@ -828,7 +828,7 @@ impl EncoderThread {
             written => drop(written?),
         }
         self.next_written = self.next;
-        self.activity.was_examined(std::mem::take(&mut self.unwritten));
+        self.activity.were_examined(std::mem::take(&mut self.unwritten));
         Ok(())
     }
 }

@@ -59,8 +59,15 @@ impl Accounts {
             all = all.saturating_sub(unused);
             is_too_much
         };
+        // What is moved is there twice until the end.
+        let mut moved = 0;
+        let is_little = |&(_, unused, length): &(u64, u64, u64)| {
+            let is_first = moved == 0;
+            moved += length - unused;
+            is_first || moved <= 4 * segment_bytes
+        };
         let chosen = worn.into_iter().take(SEGMENTS_AT_ONCE).take_while(is_needed);
-        chosen.map(|(segment, _, _)| segment).collect()
+        chosen.take_while(is_little).map(|(segment, _, _)| segment).collect()
     }
 
     /// Returns the segments before `end` that are not used completely.
