@@ -146,7 +146,7 @@ impl Activity {
         self.unexamined() + RECORD_BYTES * self.unexamined_records.load(Ordering::Relaxed)
     }
 
-    /// Notes that all records before this number are in blocks, and that what they took before is given back.
+    /// Notes that all records before this number are in blocks, or in frames that come into one next.
     pub(crate) fn was_packed(&self, below: u64) {
         let mut state = self.state();
         while state.marks.len() > 1 && state.marks[1].1 <= below {

@@ -37,7 +37,7 @@ struct Found {
 impl Accounts {
     /// Returns the segments before `end` whose rest costs least to move, so many that not too much of all segments is
     /// unused any more; none if it is not.
-    fn worth_moving(&self, end: u64, segment_bytes: u64, worth: Unused) -> BTreeSet<u64> {
+    pub(super) fn worth_moving(&self, end: u64, segment_bytes: u64, worth: Unused) -> BTreeSet<u64> {
         let used: u64 = self.used.values().sum();
         let (unused_max, parts) = match worth {
             Unused::VeryMuch => (4 * segment_bytes + used / 16, 8),

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -450,6 +450,41 @@ fn a_large_value_that_is_deleted_gives_its_place_back() {
     delete_records(&engine, [1]);
     engine.compact().unwrap();
     assert_eq!(length_of(&memory.copy()), COMMIT_LOG_COMMITS_AT as usize);
+}
+
+#[test]
+fn of_what_is_worth_moving_the_most_worn_is_chosen_and_little_at_once() {
+    const SEGMENT: u64 = 16 << 20;
+    let accounts = |used: &dyn Fn(u64) -> u64| Accounts {
+        used: (1..=100).map(|segment| (segment, used(segment))).collect(),
+        lengths: (1..=100).map(|segment| (segment, SEGMENT)).collect(),
+        ..Accounts::default()
+    };
+    let chosen = |accounts: &Accounts, worth| accounts.worth_moving(101, SEGMENT, worth);
+
+    let worn = accounts(&|segment| SEGMENT / 100 * (segment - 1));
+    let left = |chosen: &BTreeSet<u64>| chosen.iter().map(|segment| worn.used(*segment)).sum::<u64>();
+    let very_much = chosen(&worn, Unused::VeryMuch);
+    assert_eq!(very_much.first(), Some(&1));
+    assert!(very_much.len() as u64 == *very_much.last().unwrap(), "{very_much:?}");
+    assert!(
+        left(&very_much) > 3 * SEGMENT && left(&very_much) <= 4 * SEGMENT,
+        "{very_much:?}"
+    );
+    assert_eq!(chosen(&worn, Unused::Any), very_much);
+
+    // 32 MiB of 1600 are not used: too little to be given back amid other work.
+    let hardly = accounts(&|segment| if segment <= 2 { 0 } else { SEGMENT });
+    assert_eq!(chosen(&hardly, Unused::VeryMuch), BTreeSet::new());
+    assert_eq!(chosen(&hardly, Unused::Any), BTreeSet::from([1]));
+
+    // One that has more left than that is moved, too.
+    let long = Accounts {
+        used: BTreeMap::from([(1, 100 * SEGMENT)]),
+        lengths: BTreeMap::from([(1, 200 * SEGMENT)]),
+        ..Accounts::default()
+    };
+    assert_eq!(chosen(&long, Unused::VeryMuch), BTreeSet::from([1]));
 }
 
 #[test]
