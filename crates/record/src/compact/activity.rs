@@ -44,7 +44,7 @@ pub(crate) struct Activity {
     /// Calls that wait for the keeper.
     hurried: AtomicU64,
 
-    /// Bytes of bodies and deltas, and [`RECORD_BYTES`] for each body.
+    /// Bytes of bodies and deltas, and [`RECORD_BYTES`] for each operation.
     bytes: AtomicU64,
     /// The number of the next record.
     next: AtomicU64,
@@ -102,8 +102,8 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a commit of so many bytes, [`RECORD_BYTES`] for each body among them, after which `next` is the number of
-    /// the next record.
+    /// Notes a commit of so many bytes, [`RECORD_BYTES`] for each operation among them, after which `next` is the
+    /// number of the next record.
     pub(crate) fn committed(&self, bytes: u64, next: u64) {
         let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.next.store(next, Ordering::Relaxed);
@@ -271,5 +271,25 @@ impl Activity {
     pub(crate) fn end(&self) {
         self.state().ended = true;
         self.came.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_bodies_weigh_as_what_they_take_for_the_encoder_and_then_for_the_keeper() {
+        let waiting = Waiting {
+            bytes: 1000,
+            records: 100,
+        };
+        let bytes = waiting.bytes + RECORD_BYTES * waiting.records;
+        let activity = Activity::new(1, bytes);
+        activity.committed(bytes, 101);
+        activity.wait_for_encoder(waiting);
+        assert_eq!((activity.pressure(), activity.pressure_on_keeper()), (1.0, 0.0));
+        activity.were_examined(waiting);
+        assert_eq!((activity.pressure(), activity.pressure_on_keeper()), (1.0, 1.0));
     }
 }

@@ -110,16 +110,14 @@ impl Command {
     }
 
     /// Returns about how many bytes of records it changes, at least 1 if any; 0 for a command of the keeper. For each
-    /// body, [`RECORD_BYTES`] are among them.
+    /// operation of a batch, [`RECORD_BYTES`] are among them.
     pub(crate) fn changed_bytes(&self) -> u64 {
-        let with_records = |records: usize| self.bytes() + RECORD_BYTES as usize * records;
         let bytes = match self {
-            Command::Batch(changes) => with_records(changes.operations.len()),
+            Command::Batch(_) | Command::Log(LogCommand::Replay(_)) => {
+                self.bytes() + RECORD_BYTES as usize * self.changes()
+            }
             Command::Encode(encoded) => encoded.rewrites.iter().map(|rewrite| rewrite.delta.len()).sum(),
             Command::Log(LogCommand::StorePart(_)) => PART_BYTES,
-            Command::Log(LogCommand::Replay(received)) => {
-                with_records(received.entries.iter().map(|entry| entry.operations.len()).sum())
-            }
             Command::Log(_) | Command::Rebase(_) | Command::Expire(_) => self.bytes(),
             Command::Namespace(..)
             | Command::Index(..)

@@ -101,7 +101,7 @@ pub(crate) struct EncoderThread {
     next: u64,
     /// The first record that was not looked at, as the store has it.
     next_written: u64,
-    /// Length of the bodies that were examined since deltas were written last, bytes.
+    /// The bodies that were examined since deltas were written last.
     unwritten: Waiting,
     namespaces: HashMap<u32, NamespaceState>,
     /// How often the settings of namespaces had changed when they were looked up.
