@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ibid_repo::WriterKey;
 use ibid_repo::{
-    ChunkerSettings, Error, FileId, InitOptions, Limit, PruneEstimate, PruneOptions, ReadData, Repository,
+    ChunkerSettings, Error, FileId, InitOptions, Limit, Monitor, PruneEstimate, PruneOptions, ReadData, Repository,
     RestoreOptions, SnapshotInfo,
 };
 use ibid_storage::Storage;
@@ -178,10 +178,15 @@ pub struct Known {
 pub fn compare(repository: &Repository, info: &SnapshotInfo, kept: &Kept, trees: &Trees) -> Option<String> {
     let target = scratch();
     let to = target.path().join("restored");
-    match repository.restore(info, &to, &RestoreOptions::default()) {
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let warned = warnings.clone();
+    let monitor = Arc::new(Monitor::new(move |warning| warned.lock().unwrap().push(warning)));
+    let watched = repository.watched_by(&monitor);
+    match watched.restore(info, &to, &RestoreOptions::default()) {
         Err(error) => return Some(format!("snapshot {} does not restore: {error}", info.id)),
         Ok(summary) if summary.failed > 0 => {
-            return Some(format!("snapshot {}: {} files are lost", info.id, summary.failed));
+            let (lost, why) = (summary.failed, warnings.lock().unwrap());
+            return Some(format!("snapshot {}: {lost} files are lost: {why:?}", info.id));
         }
         Ok(_) => {}
     }
