@@ -356,10 +356,15 @@ fn at_rest(
     let mut other = None;
     for round in 0..PRUNES_MAX {
         let is_planted = known.seen.planted > 0 && round == 0;
-        if let Some(lost) = any_lost(trees, &repository, known).filter(|_| !is_planted) {
-            return Some(Broken::Lost(format!("after {round} prunes: {lost}")));
-        }
+        let lost = any_lost(trees, &repository, known).filter(|_| !is_planted);
         let report = repository.check(ReadData::All).unwrap();
+        if let Some(lost) = lost {
+            // Whether it is the storage that lacks something, or the restore that failed.
+            let found = format!("{:?} {:?}", report.faults, report.affected);
+            return Some(Broken::Lost(format!(
+                "after {round} prunes: {lost}; a check finds {found}"
+            )));
+        }
         // What the thief has planted is named, until it is pruned.
         if !report.is_clean() && known.seen.planted == 0 {
             let problem = format!("after {round} prunes: {:?} {:?}", report.faults, report.affected);
