@@ -2,12 +2,15 @@
 //!
 //! Each commit is a layer, sorted by keys, which never changes: so a snapshot keeps those that it has seen. Layers of
 //! about the same length are made into one, so there are few. Reads look into the newest first, and into redb last.
+//! Most keys are in no layer, or in one: a filter in each says so, before anything is compared.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::stored::EachStored;
 use crate::engine::{Direction, EngineError, KeyRange, Table, is_void};
@@ -16,6 +19,8 @@ use crate::engine::{Direction, EngineError, KeyRange, Table, is_void};
 const RATIO: usize = 2;
 /// Length of an entry that stands for no value.
 const REMOVED: u32 = u32::MAX;
+/// Bits of a filter for each of its keys: it takes about one in a hundred other keys for one of them.
+const FILTER_BITS: usize = 12;
 
 type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 
@@ -45,11 +50,48 @@ struct Entry {
     stored: u32,
 }
 
+/// Tells of most keys that they are not among some, by reading one word. [`Part`] says which these are.
+#[derive(Default)]
+struct Filter(Box<[u64]>);
+
+impl Filter {
+    /// Returns the filter of some keys.
+    fn of<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>) -> Self {
+        let mut filter = Filter(vec![0; (keys.len() * FILTER_BITS).div_ceil(64)].into());
+        for hash in keys.map(xxh3_64) {
+            let at = filter.word_of(hash);
+            filter.0[at] |= Filter::bits_of(hash);
+        }
+        filter
+    }
+
+    /// Whether a key with this hash may be one of the keys. If it is one, it may.
+    fn may_have(&self, hash: u64) -> bool {
+        let bits = Filter::bits_of(hash);
+        self.0.get(self.word_of(hash)).is_some_and(|word| word & bits == bits)
+    }
+
+    /// Which word says whether a key is there.
+    fn word_of(&self, hash: u64) -> usize {
+        ((hash >> 32) * self.0.len() as u64 >> 32) as usize
+    }
+
+    /// Four bits, some of which may be the same, of one word.
+    fn bits_of(hash: u64) -> u64 {
+        [0, 6, 12, 18]
+            .map(|from| 1 << (hash >> from & 63))
+            .iter()
+            .fold(0, |bits, bit| bits | bit)
+    }
+}
+
 /// What a layer has of a table, ascending by keys.
 #[derive(Default)]
 struct Part {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// Of all keys, once the part is whole.
+    filter: Filter,
 }
 
 impl Part {
@@ -57,7 +99,14 @@ impl Part {
         Part {
             bytes: Vec::with_capacity(bytes),
             entries: Vec::with_capacity(entries),
+            filter: Filter::default(),
         }
+    }
+
+    /// Returns the part with the filter of its keys, to which none is added.
+    fn whole(mut self) -> Self {
+        self.filter = Filter::of(self.entries.iter().map(|entry| self.key(*entry)));
+        self
     }
 
     /// Adds a key. The engine takes none, and no value, that is as long as 4 GiB.
@@ -80,7 +129,11 @@ impl Part {
         (entry.stored != REMOVED).then(|| &self.bytes[at..][..entry.stored as usize])
     }
 
-    fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+    /// Returns what is to be stored of a key with this hash; [`None`] if the part has nothing of it.
+    fn get(&self, hash: u64, key: &[u8]) -> Option<Option<&[u8]>> {
+        if !self.filter.may_have(hash) {
+            return None;
+        }
         let found = self.entries.binary_search_by(|entry| self.key(*entry).cmp(key));
         found.ok().map(|place| self.stored(self.entries[place]))
     }
@@ -117,12 +170,12 @@ impl Part {
             merged.bytes.shrink_to_fit();
             merged.entries.shrink_to_fit();
         }
-        merged
+        merged.whole()
     }
 
     /// What it takes of memory, bytes.
     fn memory(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + size_of_val(&*self.filter.0)
     }
 }
 
@@ -144,7 +197,7 @@ impl Layer {
                 changes
                     .iter()
                     .for_each(|(key, stored)| part.push(key, stored.as_deref()));
-                part
+                part.whole()
             }),
         }
     }
@@ -203,24 +256,25 @@ impl Unsorted {
     pub(super) fn into_layer(self) -> Option<Layer> {
         let layer = Layer {
             tables: self.tables.map(|part| {
-                let Part { bytes, mut entries } = part;
+                let Part { bytes, mut entries, .. } = part;
                 let key = |entry: &Entry| &bytes[entry.at..][..entry.key as usize];
                 // Of those with the same key, the last is the newest.
                 entries.sort_by(|one, other| key(one).cmp(key(other)).then(other.at.cmp(&one.at)));
                 let all = entries.len();
                 entries.dedup_by(|later, kept| key(later) == key(kept));
-                if entries.len() > all / 2 {
-                    return Part { bytes, entries };
+                let filter = Filter::default();
+                let replaced = Part { bytes, entries, filter };
+                if replaced.entries.len() > all / 2 {
+                    return replaced.whole();
                 }
                 // What was replaced takes most.
-                let replaced = Part { bytes, entries };
                 let length =
                     |entry: &Entry| replaced.key(*entry).len() + replaced.stored(*entry).map_or(0, <[u8]>::len);
                 let mut part = Part::with_room(replaced.entries.iter().map(length).sum(), replaced.entries.len());
                 for entry in &replaced.entries {
                     part.push(replaced.key(*entry), replaced.stored(*entry));
                 }
-                part
+                part.whole()
             }),
         };
         (layer.changes() > 0).then_some(layer)
@@ -297,8 +351,9 @@ impl Layers {
     /// Returns what commits, and `own` changes after them, have made of a key; [`None`] if they have not changed it.
     pub(super) fn get<'l>(&'l self, own: Option<&'l Changes>, table: Table, key: &[u8]) -> Option<Option<&'l [u8]>> {
         own.and_then(|own| own.get(table, key)).or_else(|| {
+            let hash = xxh3_64(key);
             self.newest_first()
-                .find_map(|layer| layer.tables[table as usize].get(key))
+                .find_map(|layer| layer.tables[table as usize].get(hash, key))
         })
     }
 
@@ -598,6 +653,19 @@ mod tests {
         }
         assert_eq!(layers.recent_changes(), 10_000);
         assert!(layers.recent_memory() < 10_000 * (4 + 10 + 2 * size_of::<Entry>()));
+    }
+
+    #[test]
+    fn a_filter_has_all_of_its_keys_and_few_others() {
+        for count in [1, 2, 100, 20_000_u32] {
+            let keys: Vec<[u8; 4]> = (0..count).map(u32::to_be_bytes).collect();
+            let filter = Filter::of(keys.iter().map(|key| &key[..]));
+            assert!(keys.iter().all(|key| filter.may_have(xxh3_64(key))));
+            let others = (count..count + 20_000).filter(|other| filter.may_have(xxh3_64(&other.to_be_bytes())));
+            let others = others.count();
+            assert!(others < 20_000 / 50, "{others} of 20000 beside {count} keys");
+        }
+        assert!(!Filter::of([].into_iter()).may_have(xxh3_64(b"")));
     }
 
     #[test]
