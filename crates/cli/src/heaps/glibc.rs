@@ -43,21 +43,24 @@ pub(crate) fn keep_to(memory: u64) {
 /// updates, gaps stay between those that are in use: with 512 MiB, 290 MiB of these took 623 MiB of the system.
 fn stay_within(memory: u64) {
     /// How often it looks.
-    const LOOK: Duration = Duration::from_millis(100);
-    /// To give memory back takes this part of the time at most.
-    const PART: u32 = 20;
+    const LOOK: Duration = Duration::from_millis(50);
+    /// After it has given memory back, it rests for so many times as long: less if little of the budget is left.
+    const REST: u32 = 20;
+    const REST_WHEN_SHORT: u32 = 2;
     const STACK_BYTES: usize = 64 << 10;
     let Ok(taken) = Taken::open() else {
         return; // without /proc, as in some containers
     };
-    let much = memory / 4 * 3;
+    let (much, nearly_all) = (memory / 4 * 3, memory / 8 * 7);
     let watch = move || {
         loop {
             std::thread::sleep(LOOK);
-            if taken.bytes() >= much {
+            let bytes = taken.bytes();
+            if bytes >= much {
                 let begun = Instant::now();
                 give_back();
-                std::thread::sleep(begun.elapsed() * PART);
+                let rest = if bytes >= nearly_all { REST_WHEN_SHORT } else { REST };
+                std::thread::sleep(begun.elapsed() * rest);
             }
         }
     };

@@ -50,7 +50,7 @@ use crate::print;
 /// for the engine's pages, which can be twice as long as what is in them, and of which it has up to three at a time.
 const STORED_PART: u64 = 8;
 /// How much less than a fourth of a large memory limit is for frames while records are stored, bytes.
-const LEFT_BY_FRAMES: usize = 16 << 20;
+const LEFT_BY_FRAMES: usize = 48 << 20;
 /// The part of the memory limit that a body may take which is only read.
 const READ_PART: u64 = 5;
 

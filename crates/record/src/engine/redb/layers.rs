@@ -73,13 +73,13 @@ impl Filter {
 
     /// Which word says whether a key is there.
     fn word_of(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.0.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.0.len() as u64) >> 32) as usize
     }
 
     /// Four bits, some of which may be the same, of one word.
     fn bits_of(hash: u64) -> u64 {
         [0, 6, 12, 18]
-            .map(|from| 1 << (hash >> from & 63))
+            .map(|from| 1 << ((hash >> from) & 63))
             .iter()
             .fold(0, |bits, bit| bits | bit)
     }
