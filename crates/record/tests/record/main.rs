@@ -19,6 +19,7 @@ mod long_records;
 mod many_records_at_once;
 mod purged_bytes_are_gone;
 mod readers_and_writers;
+mod replicas_follow_one_primary;
 mod replication_by_seed;
 mod replication_is_private;
 mod salvage;

@@ -4,6 +4,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod histories;
+pub(crate) mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
