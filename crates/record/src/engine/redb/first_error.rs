@@ -7,15 +7,25 @@ use std::sync::{Arc, OnceLock};
 
 use redb::{BackendError, StorageBackend};
 
+use crate::engine::EngineError;
+
 /// The first error that redb was told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstError(Arc<OnceLock<(io::ErrorKind, String)>>);
 
 impl FirstError {
     /// Returns the error; [`None`] if there was none.
-    pub(super) fn get(&self) -> Option<io::Error> {
+    fn get(&self) -> Option<io::Error> {
         let (kind, text) = self.0.get()?;
         Some(io::Error::new(*kind, text.clone()))
+    }
+
+    /// Returns an error with the reason of what redb refuses because of an earlier failure.
+    pub(super) fn reason_of(&self, error: EngineError) -> EngineError {
+        match (error, self.get()) {
+            (EngineError::Stopped { operation, path }, Some(first)) => EngineError::io(operation, &path, first),
+            (error, _) => error,
+        }
     }
 }
 

@@ -262,12 +262,12 @@ impl Shared {
             let segments = self.segments.set();
             // Otherwise redb may have commits that are not in these layers, or not have some that are not either.
             if self.shown().epoch == epoch {
-                let path = self.path.clone();
                 return Ok(RedbSnapshot {
                     base,
                     layers,
                     segments,
-                    path,
+                    path: self.path.clone(),
+                    first_error: self.first_error.clone(),
                 });
             }
         }
@@ -374,11 +374,7 @@ impl Shared {
     }
 
     fn with_reason(&self, error: EngineError) -> EngineError {
-        let EngineError::Stopped { operation, .. } = error else {
-            return error;
-        };
-        let first = self.first_error.get();
-        first.map_or(error, |first| EngineError::io(operation, &self.path, first))
+        self.first_error.reason_of(error)
     }
 }
 
@@ -417,7 +413,8 @@ impl Drop for Redb {
 
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
-        Ok(Box::new(self.shared.snapshot()?))
+        let snapshot = self.shared.snapshot();
+        Ok(Box::new(snapshot.map_err(|error| self.shared.with_reason(error))?))
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {

@@ -7,6 +7,7 @@ use ibid_format::record::{COMMIT_KEY_BYTES_MAX, StoredValue, ValuePlace};
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, StorageError, TableError};
 
 use super::commit_log::Recording;
+use super::first_error::FirstError;
 use super::journal::Usage;
 use super::layers::{Changes, Layers};
 use super::segments::{self, SegmentSet};
@@ -89,9 +90,16 @@ pub(super) struct RedbSnapshot {
     /// Those that it may have values in. They can be read even if they were removed since.
     pub(super) segments: Arc<SegmentSet>,
     pub(super) path: PathBuf,
+    /// Why redb reads no more from its file, if it does not.
+    pub(super) first_error: FirstError,
 }
 
 impl RedbSnapshot {
+    /// Runs a read. It is an error if it panics.
+    fn reading<T>(&self, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        unless_it_panics(&self.path, read).map_err(|error| self.first_error.reason_of(error))
+    }
+
     fn view(&self) -> View<'_> {
         View {
             base: &self.base,
@@ -106,7 +114,7 @@ impl Snapshot for RedbSnapshot {}
 
 impl Stored for RedbSnapshot {
     fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
-        unless_it_panics(&self.path, || self.view().stored(table, key, found))
+        self.reading(|| self.view().stored(table, key, found))
     }
 
     fn each_stored(
@@ -116,7 +124,7 @@ impl Stored for RedbSnapshot {
         direction: Direction,
         each: EachStored<'_>,
     ) -> Result<(), EngineError> {
-        unless_it_panics(&self.path, || self.view().each_stored(table, keys, direction, each))
+        self.reading(|| self.view().each_stored(table, keys, direction, each))
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {

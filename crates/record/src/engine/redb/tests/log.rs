@@ -76,6 +76,39 @@ fn every_write_to_a_full_disk_says_that_it_is_full() {
     }
 }
 
+/// redb reads nothing more from its file once it could not be written.
+#[test]
+fn what_can_not_be_read_after_a_full_disk_says_that_it_was_full() {
+    let memory = Memory::default();
+    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("full"), 0).unwrap();
+    let put = |keys: std::ops::Range<u32>| {
+        let mut keys = keys;
+        let mut work = |transaction: &mut dyn Transaction| {
+            keys.try_for_each(|key| transaction.put(Table::Keys, &key.to_be_bytes(), &[7; 100]))
+        };
+        engine.write(Commit::Synced, &mut work).unwrap();
+    };
+    // Several times what its cache takes.
+    put(0..40_000);
+    engine.compact().unwrap();
+    let before = engine.snapshot().unwrap();
+    put(40_000..40_001);
+    memory.disk.is_full.store(true, Ordering::SeqCst);
+    engine.compact().unwrap_err();
+    let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let read = |snapshot: &dyn Snapshot| {
+        let each = &mut |_: &[u8]| ControlFlow::Continue(());
+        snapshot.keys(Table::Keys, everything, Direction::Forward, each)
+    };
+    for said in [read(&*before), engine.snapshot().and_then(|snapshot| read(&*snapshot))] {
+        let said = said.unwrap_err();
+        assert!(
+            matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn what_a_commit_took_that_found_no_room_is_given_back() {
     let memory = Memory::default();
