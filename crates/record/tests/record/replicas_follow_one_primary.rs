@@ -415,7 +415,7 @@ fn an_answer_to_another_with_other_entries_changes_nothing() {
         let pages = node.store().namespace("kept", Versions::Kept).unwrap();
         pages.put(b"idem", body).unwrap();
     };
-    put(&nodes[0], b"by the old one, which nobody else has");
+    put(&nodes[0], b"by the old one, which no other one has");
     nodes[1].store().promote().unwrap();
     put(&nodes[1], b"by the new one");
     put(&nodes[1], b"by the new one, again");

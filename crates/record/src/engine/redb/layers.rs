@@ -79,9 +79,8 @@ impl Filter {
     /// Four bits, some of which may be the same, of one word.
     fn bits_of(hash: u64) -> u64 {
         [0, 6, 12, 18]
-            .map(|from| 1 << ((hash >> from) & 63))
             .iter()
-            .fold(0, |bits, bit| bits | bit)
+            .fold(0, |bits, from| bits | 1 << ((hash >> from) & 63))
     }
 }
 

@@ -370,11 +370,7 @@ impl Shared {
     /// Runs what writes to redb's file. It is an error if it panics. What redb refuses because of an earlier failure,
     /// which may have been told to none, gets the reason of that, such as a full disk.
     fn writing<T>(&self, write: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        unless_it_panics(&self.path, write).map_err(|error| self.with_reason(error))
-    }
-
-    fn with_reason(&self, error: EngineError) -> EngineError {
-        self.first_error.reason_of(error)
+        unless_it_panics(&self.path, write).map_err(|error| self.first_error.reason_of(error))
     }
 }
 
@@ -414,17 +410,19 @@ impl Drop for Redb {
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
         let snapshot = self.shared.snapshot();
-        Ok(Box::new(snapshot.map_err(|error| self.shared.with_reason(error))?))
+        Ok(Box::new(
+            snapshot.map_err(|error| self.shared.first_error.reason_of(error))?,
+        ))
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let written = self.shared.transact(commit, &mut |transaction| work(transaction));
-        written.map_err(|error| self.shared.with_reason(error))
+        written.map_err(|error| self.shared.first_error.reason_of(error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
         let synced = self.shared.lock_journal().log.sync();
-        synced.map_err(|error| self.shared.with_reason(error))
+        synced.map_err(|error| self.shared.first_error.reason_of(error))
     }
 
     fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {

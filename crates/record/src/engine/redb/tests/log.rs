@@ -61,6 +61,15 @@ fn a_read_that_fails_at_opening_is_said_and_loses_no_commit() {
     }
 }
 
+#[track_caller]
+fn assert_full(said: Result<(), EngineError>) {
+    let said = said.unwrap_err();
+    assert!(
+        matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+        "{said}"
+    );
+}
+
 #[test]
 fn every_write_to_a_full_disk_says_that_it_is_full() {
     let memory = Memory::default();
@@ -68,11 +77,7 @@ fn every_write_to_a_full_disk_says_that_it_is_full() {
     memory.disk.is_full.store(true, Ordering::SeqCst);
     for _ in 0..3 {
         let mut put = |transaction: &mut dyn Transaction| transaction.put(Table::Meta, b"key", b"value");
-        let said = engine.write(Commit::Synced, &mut put).unwrap_err();
-        assert!(
-            matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
-            "{said}"
-        );
+        assert_full(engine.write(Commit::Synced, &mut put));
     }
 }
 
@@ -101,11 +106,7 @@ fn what_can_not_be_read_after_a_full_disk_says_that_it_was_full() {
         snapshot.keys(Table::Keys, everything, Direction::Forward, each)
     };
     for said in [read(&*before), engine.snapshot().and_then(|snapshot| read(&*snapshot))] {
-        let said = said.unwrap_err();
-        assert!(
-            matches!(&said, EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
-            "{said}"
-        );
+        assert_full(said);
     }
 }
 
