@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 
 use crate::json::bytes_of_hex;
+use crate::json_text;
 
 /// Bytes to show of a line that is not a JSON object.
 const SHOWN: usize = 24;
@@ -75,7 +76,7 @@ impl Fields {
                 };
                 let exact = |name, text, bytes| match bytes {
                     Some(bytes) => digits(name, bytes),
-                    None => text_of(name, present(name, text)?).map(String::into_bytes),
+                    None => bytes_of(name, present(name, text)?),
                 };
                 Ok(LineRecord {
                     key: exact(SCANNED[0], key, key_bytes)?,
@@ -102,36 +103,103 @@ impl Fields {
 pub fn field_texts(line: &[u8], names: &[String]) -> Result<Vec<Vec<String>>, String> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let values = values(line, &names)?;
-    let texts = |(name, value): (&&str, Option<&RawValue>)| {
-        let Some(value) = value.filter(|value| value.get() != "null") else {
+    let texts = |(name, value): (&&str, Option<&str>)| {
+        let Some(value) = value.filter(|value| *value != "null") else {
             return Ok(Vec::new());
         };
-        if !value.get().starts_with('[') {
+        if !value.starts_with('[') {
             return scalar_text(name, value).map(|text| vec![text]);
         }
-        let elements: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|error| told(&error).0)?;
-        elements.into_iter().map(|element| scalar_text(name, element)).collect()
+        let elements: Vec<&RawValue> = serde_json::from_str(value).map_err(|error| told(&error).0)?;
+        elements
+            .into_iter()
+            .map(|element| scalar_text(name, element.get()))
+            .collect()
     };
     names.iter().zip(values).map(texts).collect()
 }
 
-fn scalar_text(name: &str, value: &RawValue) -> Result<String, String> {
-    match value.get().as_bytes() {
+fn scalar_text(name: &str, value: &str) -> Result<String, String> {
+    match value.as_bytes() {
         [b'"', ..] => text_of(name, value),
         [b'{' | b'[' | b'n', ..] => Err(format!(
             "field {name:?}: expected text, a number, or an array of these to find it by, found {}",
-            match value.get().as_bytes()[0] {
+            match value.as_bytes()[0] {
                 b'{' => "an object",
                 b'[' => "an array",
                 _ => "null",
             }
         )),
-        _ => Ok(value.get().to_owned()),
+        _ => Ok(value.to_owned()),
     }
 }
 
-/// Returns the values of the fields with these names.
-fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l RawValue>>, String> {
+/// Returns the values of the fields with these names, as they are written.
+fn values<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l str>>, String> {
+    match values_of_usual(line, names) {
+        Some(values) => Ok(values),
+        None => values_of_any(line, names),
+    }
+}
+
+/// Returns the values of the fields with these names in a line where `serde_json` need not look at selected texts: it
+/// would take much longer. [`None`] if it has to: if something is wrong, and in rare lines.
+fn values_of_usual<'l>(line: &'l [u8], names: &[&str]) -> Option<Vec<Option<&'l str>>> {
+    let mut values = vec![None; names.len()];
+    let mut rest = after(str::from_utf8(line).ok()?, '{')?;
+    loop {
+        let (name, behind) = text(rest)?;
+        rest = next(after(behind, ':')?);
+        // A name with escapes is rare.
+        let name = &name.as_bytes()[1..name.len() - 1];
+        let position = match name.contains(&b'\\') {
+            false => names.iter().position(|wanted| wanted.as_bytes() == name),
+            true => return None,
+        };
+        let value;
+        (value, rest) = match position {
+            Some(_) if rest.starts_with('"') => text(rest)?,
+            _ => {
+                let mut of_rest = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+                let value = of_rest.next()?.ok()?;
+                (value.get(), &rest[of_rest.byte_offset()..])
+            }
+        };
+        if let Some(position) = position {
+            if values[position].is_some() {
+                return None;
+            }
+            set(&mut values, names, position, value);
+        }
+        match after(rest, ',') {
+            Some(behind) => rest = behind,
+            None => break,
+        }
+    }
+    next(after(rest, '}')?).is_empty().then_some(values)
+}
+
+/// Returns what comes next but for space.
+fn next(json: &str) -> &str {
+    json.trim_start_matches(json_text::SPACES.map(char::from))
+}
+
+/// Returns what is behind this character, if it comes next but for space.
+fn after(json: &str, character: char) -> Option<&str> {
+    next(json).strip_prefix(character)
+}
+
+/// Returns the text that comes next but for space, with its quotation marks, and what is behind it. Whether its escapes
+/// are valid is not known.
+fn text(json: &str) -> Option<(&str, &str)> {
+    let json = next(json);
+    json.starts_with('"').then_some(())?;
+    let end = json_text::end(json.as_bytes(), 1)?;
+    json.split_at_checked(end + 1)
+}
+
+/// Returns the values of the fields with these names, or says what is wrong with the line.
+fn values_of_any<'l>(line: &'l [u8], names: &[&str]) -> Result<Vec<Option<&'l str>>, String> {
     let start = line.trim_ascii_start();
     if !start.starts_with(b"{") {
         // serde_json would show the whole line.
@@ -156,13 +224,13 @@ fn told(error: &serde_json::Error) -> (String, String) {
     (text, placed)
 }
 
-fn present<'l>(name: &str, value: Option<&'l RawValue>) -> Result<&'l RawValue, String> {
+fn present<'l>(name: &str, value: Option<&'l str>) -> Result<&'l str, String> {
     value.ok_or_else(|| format!("there is no field {name:?}"))
 }
 
-fn key_text(name: &str, value: Option<&RawValue>) -> Result<String, String> {
+fn key_text(name: &str, value: Option<&str>) -> Result<String, String> {
     let value = present(name, value)?;
-    match value.get().as_bytes() {
+    match value.as_bytes() {
         [b'"', ..] => text_of(name, value),
         [b'{', ..] => Err(format!(
             "field {name:?}: expected text or a number for the key, found an object"
@@ -173,109 +241,63 @@ fn key_text(name: &str, value: Option<&RawValue>) -> Result<String, String> {
         b"null" => Err(format!(
             "field {name:?}: expected text or a number for the key, found null"
         )),
-        _ => Ok(value.get().to_owned()),
+        _ => Ok(value.to_owned()),
     }
 }
 
-fn time_text(name: &str, value: &RawValue) -> Result<String, String> {
-    match value.get().as_bytes() {
+fn time_text(name: &str, value: &str) -> Result<String, String> {
+    match value.as_bytes() {
         [b'"', ..] => text_of(name, value),
-        [b'-' | b'0'..=b'9', ..] => Ok(format!("@{}", value.get())),
+        [b'-' | b'0'..=b'9', ..] => Ok(format!("@{value}")),
         _ => Err(format!("field {name:?}: expected text or a number for the time")),
     }
 }
 
-fn body_text(name: &str, value: Option<&RawValue>) -> Result<Vec<u8>, String> {
+fn body_text(name: &str, value: Option<&str>) -> Result<Vec<u8>, String> {
     let value = present(name, value)?;
-    if value.get().starts_with('"') {
-        return text_of(name, value).map(String::into_bytes);
+    if value.starts_with('"') {
+        return bytes_of(name, value);
     }
-    Ok(compact(value.get()).into_bytes())
+    Ok(json_text::compact(value))
 }
 
-fn text_of(name: &str, value: &RawValue) -> Result<String, String> {
-    let inner = value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-    if let Some(text) = inner.and_then(unescaped) {
-        return Ok(text);
+fn text_of(name: &str, value: &str) -> Result<String, String> {
+    let bytes = bytes_of(name, value)?;
+    String::from_utf8(bytes).map_err(|error| format!("field {name:?}: {error}"))
+}
+
+/// Returns the UTF-8 of a text.
+fn bytes_of(name: &str, value: &str) -> Result<Vec<u8>, String> {
+    let inner = value.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    if let Some(bytes) = inner.and_then(json_text::unescaped) {
+        return Ok(bytes);
     }
-    let text = serde_json::from_str(value.get());
+    let text: Result<String, _> = serde_json::from_str(value);
     // A column within the value would look like a column of the line.
-    text.map_err(|error| format!("field {name:?}: {}", told(&error).0))
-}
-
-/// Returns what is between the quotation marks of a valid JSON text without escapes; [`None`] if one stands for half a
-/// character, without the other half. For long texts `serde_json` takes nearly twice the time: it makes room as it
-/// goes, and looks for escapes eight bytes at a time.
-fn unescaped(inner: &str) -> Option<String> {
-    let mut text = String::with_capacity(inner.len());
-    let mut rest = inner;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        text.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let (escaped, length) = match after.as_bytes().first()? {
-            b'n' => ('\n', 1),
-            b'"' => ('"', 1),
-            b'\\' => ('\\', 1),
-            b'/' => ('/', 1),
-            b't' => ('\t', 1),
-            b'r' => ('\r', 1),
-            b'b' => ('\u{8}', 1),
-            b'f' => ('\u{c}', 1),
-            b'u' => utf16_escape(after)?,
-            _ => return None,
-        };
-        text.push(escaped);
-        rest = &after[length..];
-    }
-    text.push_str(rest);
-    // Six bytes of an escape are three of text at most.
-    if text.len() < text.capacity() / 4 * 3 {
-        text.shrink_to_fit();
-    }
-    Some(text)
-}
-
-/// Returns the character of an escape that begins with `u`, or of two for one character, and their length without the
-/// first backslash.
-fn utf16_escape(escape: &str) -> Option<(char, usize)> {
-    let unit = |at: usize| {
-        let digits = escape.get(at..at + 4)?;
-        let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        is_number.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
-    };
-    let first = unit(1)?;
-    if let Some(character) = char::from_u32(first.into()) {
-        return Some((character, 5));
-    }
-    let second = escape.get(5..7).filter(|next| *next == "\\u").and_then(|_| unit(7))?;
-    let character = char::decode_utf16([first, second]).next()?.ok()?;
-    Some((character, 11))
-}
-
-/// Removes the white space between the tokens of valid JSON. Numbers and the order of fields stay
-/// as they are, which `serde_json::Value` would not keep.
-fn compact(json: &str) -> String {
-    let (mut in_text, mut escaped) = (false, false);
-    let keep = |c: &char| {
-        let kept = in_text || !c.is_ascii_whitespace();
-        in_text ^= *c == '"' && !escaped;
-        escaped = in_text && *c == '\\' && !escaped;
-        kept
-    };
-    json.chars().filter(keep).collect()
+    text.map(String::into_bytes)
+        .map_err(|error| format!("field {name:?}: {}", told(&error).0))
 }
 
 /// Returns the bytes that a value has as hexadecimal digits.
-fn digits(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
+fn digits(name: &str, value: &str) -> Result<Vec<u8>, String> {
     let bytes = bytes_of_hex(&text_of(name, value)?);
     bytes.ok_or_else(|| format!("field \"{name}_bytes\": expected two hexadecimal digits for each byte"))
+}
+
+/// Sets the value at this position, and at those that have the same name: a field can be selected more than once.
+fn set<'l>(values: &mut [Option<&'l str>], names: &[&str], position: usize, value: &'l str) {
+    for (name, place) in names.iter().zip(values).skip(position) {
+        if *name == names[position] {
+            *place = Some(value);
+        }
+    }
 }
 
 /// Reads the fields of these names from an object.
 struct Values<'n>(&'n [&'n str]);
 
 impl<'l> Visitor<'l> for Values<'_> {
-    type Value = Vec<Option<&'l RawValue>>;
+    type Value = Vec<Option<&'l str>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
@@ -288,20 +310,14 @@ impl<'l> Visitor<'l> for Values<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let value = map.next_value()?;
-            if values[position].replace(value).is_some() {
+            let value: &RawValue = map.next_value()?;
+            if values[position].is_some() {
                 return Err(A::Error::custom(format_args!(
                     "field {:?} is there twice",
                     self.0[position]
                 )));
             }
-            // A field can be selected more than once.
-            let name = self.0[position];
-            for (other, place) in self.0.iter().zip(&mut values).skip(position + 1) {
-                if *other == name {
-                    *place = Some(value);
-                }
-            }
+            set(&mut values, self.0, position, value.get());
         }
         Ok(values)
     }
@@ -418,59 +434,48 @@ mod tests {
         assert_eq!(body(None), Ok(line.into()));
     }
 
+    /// Valid lines, and all that one byte more, less or other makes of them.
     #[test]
-    fn escapes_are_read_as_serde_json_reads_them() {
-        let is_read_alike = |json: &str| {
-            let expected = serde_json::from_str::<String>(json).ok();
-            assert_eq!(unescaped(&json[1..json.len() - 1]), expected, "{json}");
-            expected.is_some()
-        };
-        for text in [
-            "",
-            "\0\u{1f}\u{7f}\u{80}",
-            "\"\\/\u{8}\u{c}\n\r\t",
-            "é\\😀\\\\\"é",
-            "\u{ffff}\u{10ffff}",
+    fn usual_lines_are_read_as_serde_json_reads_them() {
+        let names = ["k", "body", "k"];
+        let long = "a \\n".repeat(70);
+        let (mut usual, mut wrong) = (0, 0);
+        for line in [
+            r#"{"k": "1", "body": "a\"b \\\\", "x": [1, {"k": "\\\""}], "y": "\\n"}"#,
+            "{\"k\":17 ,\t\"é\":-0.5e1, \"body\":{\"k\": null}}",
+            r#" { "body" : "é\u00e9" , "k" : true } "#,
+            "{}",
+            &format!(r#"{{"k": "{long}", "body": "{long}"}}"#),
         ] {
-            assert!(is_read_alike(&serde_json::to_string(text).unwrap()));
-        }
-        for escape in [
-            "\\/",
-            "\\b",
-            "\\u00e9",
-            "\\ud83d\\uDE00",
-            "\\ud83d\\ude00é",
-            "a\\u0000b",
-        ] {
-            assert!(is_read_alike(&format!("\"{escape}\"")));
-        }
-        let mut halves = 0;
-        for first in 0..=u16::MAX {
-            for after in [
-                "", "é", "\\n", "\\u0041", "\\ud800", "\\udbff", "\\udc00", "\\udfff", "dc00",
-            ] {
-                halves += usize::from(!is_read_alike(&format!("\"\\u{first:04x}{after}\"")));
+            let line = line.as_bytes();
+            assert!(values_of_usual(line, &names).is_some() || line == b"{}");
+            for at in 0..=line.len() {
+                for byte in *b"\"\\{}[],:u1nk \n\x1f\x7f\x80\xc3" {
+                    for to in [at, at + 1, at + 2].into_iter().filter(|to| *to <= line.len()) {
+                        let other = [&line[..at], &[byte], &line[to..]].concat();
+                        let read = values_of_any(&other, &names);
+                        wrong += usize::from(read.is_err());
+                        let Some(values) = values_of_usual(&other, &names) else {
+                            continue;
+                        };
+                        usual += 1;
+                        // Escapes of selected texts are looked at when these are unescaped.
+                        let texts = |values: &[Option<&str>]| -> Result<Vec<_>, String> {
+                            let text =
+                                |value: &Option<&str>| value.map(|value| body_text("k", Some(value))).transpose();
+                            values.iter().map(text).collect()
+                        };
+                        let found = texts(&values);
+                        let shown = String::from_utf8_lossy(&other);
+                        match read {
+                            Ok(read) => assert_eq!(found, texts(&read), "{shown}"),
+                            Err(_) => assert!(found.is_err(), "{shown}"),
+                        }
+                    }
+                }
             }
         }
-        assert!(halves > 10_000);
-        for wrong in [
-            "\\",
-            "\\x",
-            "\\u",
-            "\\u12",
-            "\\u12é",
-            "\\u+123",
-            "\\ud83d\\u",
-            "\\ud83d\\ué000",
-        ] {
-            assert_eq!(unescaped(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_text_of_escapes_takes_no_more_memory_than_it_needs() {
-        let text = unescaped(&"\\u00e9".repeat(1000)).unwrap();
-        assert_eq!((text.len(), text.capacity()), (2000, 2000));
+        assert!(usual > 1000 && wrong > 1000, "{usual}, {wrong}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod escape;
 mod fields;
 pub mod input;
 pub mod json;
+mod json_text;
 mod lines;
 mod message;
 pub mod number;
