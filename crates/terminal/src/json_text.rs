@@ -54,7 +54,7 @@ impl Kernel for End<'_> {
         let (quote, backslash) = (vector.splat(b'"'), vector.splat(b'\\'));
         let first_allowed = vector.splat(FIRST_ALLOWED);
         let mut at = self.start;
-        while let Some(block) = self.line.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+        while let Some(block) = next::<BLOCK>(self.line, at) {
             let (mut found, mut refused) = (0, 0);
             for part in (0..BLOCK).step_by(V::LANES) {
                 let bytes = vector.load(block, part);
@@ -89,9 +89,9 @@ pub(crate) fn unescaped(inner: &str) -> Option<Vec<u8>> {
     unescaped_by(backend(), inner)
 }
 
-/// Returns the backend that is preferred. A setting that names none is refused where it decides more than time.
+/// Returns the backend that is preferred, or the fastest if a setting names none: here it decides no more than time.
 fn backend() -> Backend {
-    Backend::preferred().unwrap_or(Backend::scalar())
+    Backend::preferred().unwrap_or_else(|_| Backend::best())
 }
 
 fn unescaped_by(backend: Backend, inner: &str) -> Option<Vec<u8>> {
@@ -103,11 +103,16 @@ fn unescaped_by(backend: Backend, inner: &str) -> Option<Vec<u8>> {
         read: 0,
         written: 0,
     })?;
-    text.truncate(length);
-    if length < text.capacity() / 4 * 3 {
-        text.shrink_to_fit();
+    Some(shortened(text, length))
+}
+
+/// Cuts bytes off at a length, and gives back their memory if it is much.
+fn shortened(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
+    bytes.truncate(length);
+    if length < bytes.capacity() / 4 * 3 {
+        bytes.shrink_to_fit();
     }
-    Some(text)
+    bytes
 }
 
 struct Unescape<'t> {
@@ -165,7 +170,7 @@ impl Kernel for Unescape<'_> {
         let bytes = self.inner.as_bytes();
         let backslash = vector.splat(b'\\');
         // More is copied than is before the next escape. There is room: the text is as long as the input.
-        while let Some(blocks) = blocks(bytes, self.read) {
+        while let Some(blocks) = next(bytes, self.read) {
             let start = self.read;
             let mut found = 0;
             for part in (0..BLOCK).step_by(V::LANES) {
@@ -209,11 +214,7 @@ fn compact_by(backend: Backend, json: &str) -> Vec<u8> {
         written: 0,
         in_text: false,
     });
-    kept.truncate(length);
-    if length < kept.capacity() / 4 * 3 {
-        kept.shrink_to_fit();
-    }
-    kept
+    shortened(kept, length)
 }
 
 struct Compact<'j> {
@@ -249,7 +250,7 @@ impl Kernel for Compact<'_> {
     fn run<V: Vector>(mut self, vector: V) -> usize {
         let (quote, backslash) = (vector.splat(b'"'), vector.splat(b'\\'));
         let spaces = SPACES.map(|space| vector.splat(space));
-        while let Some(blocks) = blocks(self.json, self.read) {
+        while let Some(blocks) = next(self.json, self.read) {
             let (mut quotes, mut backslashes, mut space) = (0, 0, 0);
             for part in (0..BLOCK).step_by(V::LANES) {
                 let bytes = vector.load(blocks, part);
@@ -302,9 +303,9 @@ fn odd_before(bits: u64) -> u64 {
     [1, 2, 4, 8, 16, 32].iter().fold(bits, |bits, by| bits ^ bits << by)
 }
 
-/// Returns the next block, and one more, so that registers can be loaded wherever they begin in the first.
+/// Returns the next block. With another behind it, registers can be loaded wherever they begin in it.
 #[inline(always)]
-fn blocks(bytes: &[u8], at: usize) -> Option<&[u8; 2 * BLOCK]> {
+fn next<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<&[u8; BYTES]> {
     bytes.get(at..).and_then(|rest| rest.first_chunk())
 }
 
@@ -362,6 +363,17 @@ mod tests {
         expected.is_some()
     }
 
+    /// Returns what returns numbers below its argument, the same ones each time.
+    fn numbers() -> impl FnMut(usize) -> usize {
+        let mut state = 1_u64;
+        move |below| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        }
+    }
+
     #[test]
     fn escapes_are_read_as_serde_json_reads_them() {
         for text in [
@@ -417,25 +429,19 @@ mod tests {
     /// Texts of runs of backslashes, quotation marks and others, of all lengths around those of blocks.
     #[test]
     fn texts_end_where_their_bytes_one_by_one_say() {
-        let mut state = 1_u64;
-        let mut next = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut below = numbers();
         let (mut ended, mut refused) = (0, 0);
         for case in 0..20_000 {
-            let rare = 1 + next(100);
-            let length = next(300);
+            let rare = 1 + below(100);
+            let length = below(300);
             let line: Vec<u8> = (0..length)
-                .map(|_| match next(2 * rare) {
+                .map(|_| match below(2 * rare) {
                     0 => b'\\',
-                    1 => [b'"', b'\\', b'\\', b'\n'][next(4) as usize],
+                    1 => [b'"', b'\\', b'\\', b'\n'][below(4)],
                     _ => b'x',
                 })
                 .collect();
-            let start = next(70) as usize;
+            let start = below(70);
             let expected = End { line: &line, start }.run_scalar();
             for backend in Backend::available() {
                 let found = backend.run(End { line: &line, start });
@@ -467,15 +473,12 @@ mod tests {
             "\"é \\n\"",
             "\"a text that is longer than a block, with spaces and one \\\" between two \\\\\\\\ backslashes\"",
         ];
-        let mut state = 1_u64;
+        let mut below = numbers();
         let mut dropped = 0;
         for case in 0..3000 {
             let mut json = String::new();
             for _ in 0..case % 40 {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                json += pieces[(state >> 33) as usize % pieces.len()];
+                json += pieces[below(pieces.len())];
             }
             let expected = compact_by(Backend::scalar(), &json);
             dropped += json.len() - expected.len();
