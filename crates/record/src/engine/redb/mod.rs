@@ -1,9 +1,10 @@
 //! redb: a copy-on-write B-tree in one file, and beside it a log of commits, in whose segments large values stay.
 //! Commits are in the log, and in memory until a checkpoint has stored many of them in redb at once.
 
+mod as_read;
 mod checkpoint;
 mod commit_log;
-mod first_error;
+mod file;
 mod from_segments;
 mod header;
 mod journal;
@@ -23,7 +24,7 @@ mod wipe;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -35,7 +36,7 @@ use redb::{
 };
 
 use self::checkpoint::Progress;
-use self::first_error::FirstError;
+use self::file::RedbFile;
 use self::journal::{Accounts, Journal};
 use self::layers::{Changes, Layer, Layers};
 pub use self::open::LostCommits;
@@ -43,7 +44,7 @@ pub use self::reader::RedbReader;
 use self::readers::Readers;
 pub use self::segments::SegmentFiles;
 use self::segments::Segments;
-use self::tables::{Base, RedbSnapshot, RedbTransaction};
+use self::tables::{Base, Below, RedbSnapshot, RedbTransaction};
 use super::{Commit, Engine, EngineError, Pause, Snapshot, Table, Unused, Work};
 
 const ENGINE: &str = "redb";
@@ -125,7 +126,7 @@ pub struct Redb {
 struct Shared {
     /// [`None`] only while it is dropped. Compacting takes the lock for writing.
     database: RwLock<Option<Database>>,
-    first_error: FirstError,
+    file: Arc<RedbFile>,
     path: PathBuf,
     segments: Segments,
     log_id: CommitLogId,
@@ -149,7 +150,7 @@ struct Shared {
 struct Shown {
     layers: Arc<Layers>,
     /// How often it was changed what redb has to have below.
-    epoch: u64,
+    epoch: Arc<AtomicU64>,
 }
 
 impl Shown {
@@ -160,7 +161,7 @@ impl Shown {
 
     /// Freezes all, which redb has to have none of yet, and returns them.
     fn freeze(&mut self) -> Vec<Arc<Layer>> {
-        self.epoch += 1;
+        self.epoch.fetch_add(1, Ordering::SeqCst);
         Arc::make_mut(&mut self.layers).freeze()
     }
 
@@ -171,7 +172,7 @@ impl Shown {
 
     /// Does not show any more what was frozen: redb has it.
     fn thaw(&mut self) {
-        self.epoch += 1;
+        self.epoch.fetch_add(1, Ordering::SeqCst);
         Arc::make_mut(&mut self.layers).thaw();
     }
 }
@@ -254,20 +255,21 @@ impl Shared {
 
     fn snapshot(&self) -> Result<RedbSnapshot, EngineError> {
         loop {
-            let (layers, epoch) = {
+            let (layers, below) = {
                 let shown = self.shown();
-                (shown.layers.clone(), shown.epoch)
+                let below = Below::new(&shown.epoch, &self.file);
+                (shown.layers.clone(), below)
             };
             let base = Base::new(self.begin_read()?);
             let segments = self.segments.set();
             // Otherwise redb may have commits that are not in these layers, or not have some that are not either.
-            if self.shown().epoch == epoch {
+            if below.is_same_epoch() {
                 return Ok(RedbSnapshot {
                     base,
                     layers,
                     segments,
                     path: self.path.clone(),
-                    first_error: self.first_error.clone(),
+                    below,
                 });
             }
         }
@@ -367,10 +369,9 @@ impl Shared {
         failed(operation, &self.path, error)
     }
 
-    /// Runs what writes to redb's file. It is an error if it panics. What redb refuses because of an earlier failure,
-    /// which may have been told to none, gets the reason of that, such as a full disk.
+    /// Runs what writes to redb's file. It is an error if it panics.
     fn writing<T>(&self, write: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        unless_it_panics(&self.path, write).map_err(|error| self.first_error.reason_of(error))
+        unless_it_panics(&self.path, write).map_err(|error| self.file.reason_of(error))
     }
 }
 
@@ -410,19 +411,17 @@ impl Drop for Redb {
 impl Engine for Redb {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, EngineError> {
         let snapshot = self.shared.snapshot();
-        Ok(Box::new(
-            snapshot.map_err(|error| self.shared.first_error.reason_of(error))?,
-        ))
+        Ok(Box::new(snapshot.map_err(|error| self.shared.file.reason_of(error))?))
     }
 
     fn write(&self, commit: Commit, work: Work<'_>) -> Result<(), EngineError> {
         let written = self.shared.transact(commit, &mut |transaction| work(transaction));
-        written.map_err(|error| self.shared.first_error.reason_of(error))
+        written.map_err(|error| self.shared.file.reason_of(error))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
         let synced = self.shared.lock_journal().log.sync();
-        synced.map_err(|error| self.shared.first_error.reason_of(error))
+        synced.map_err(|error| self.shared.file.reason_of(error))
     }
 
     fn reclaim(&self, unused: Unused, pause: Pause<'_>) -> Result<(), EngineError> {

@@ -16,7 +16,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefin
 
 use super::checkpoint::{Progress, STEP_CHANGES};
 use super::commit_log::{CommitLog, Found, GIVE_UP, lost};
-use super::first_error::{FirstError, Noted};
+use super::file::RedbFile;
 use super::journal::{Accounts, Journal};
 use super::layers::Unsorted;
 use super::readers::Readers;
@@ -202,25 +202,25 @@ impl Redb {
 struct OpenDatabase {
     database: Database,
     cache_bytes: usize,
-    first_error: FirstError,
+    file: RedbFile,
 }
 
 impl OpenDatabase {
     fn open(path: &Path, cache_bytes: usize, file: impl StorageBackend) -> Result<Self, EngineError> {
         let cache_bytes = cache_bytes.max(CACHE_BYTES_MIN);
-        let file = Noted::new(file);
-        let first_error = file.first_error();
-        own_tables::verify(&file).map_err(|fault| fault.into_error(path))?;
+        let file = RedbFile::new(file, path);
+        let noted = file.for_redb();
+        own_tables::verify(&noted).map_err(|fault| fault.into_error(path))?;
         let database = unless_it_panics(path, || {
             let mut builder = Database::builder();
             builder.set_cache_size(cache_bytes - memory_max(cache_bytes));
-            let opened = builder.create_with_backend(file);
+            let opened = builder.create_with_backend(noted);
             opened.map_err(|error| failed("open", path, error.into()))
         })?;
         Ok(OpenDatabase {
             database,
             cache_bytes,
-            first_error,
+            file,
         })
     }
 }
@@ -240,7 +240,7 @@ impl Shared {
     ) -> Self {
         Shared {
             database: RwLock::new(Some(opened.database)),
-            first_error: opened.first_error,
+            file: Arc::new(opened.file),
             path: path.to_owned(),
             segments,
             log_id: log.id(),

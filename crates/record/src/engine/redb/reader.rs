@@ -8,7 +8,6 @@
 use std::fmt::{self, Debug, Formatter};
 use std::fs::File;
 use std::io;
-use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +16,18 @@ use std::time::Duration;
 
 use ibid_format::record::{CommitLogId, ValuePlace};
 use redb::backends::FileBackend;
-use redb::{
-    BackendError, Builder, ConcurrencyMode, ReadOnlyDatabase, ReadableDatabase, StorageBackend, TableDefinition,
-    TableError,
-};
+use redb::{ReadOnlyDatabase, ReadableDatabase, StorageBackend, TableDefinition, TableError};
 
+use super::as_read::{Pages, open_as_read};
 use super::commit_log::{CommitLog, GIVE_UP, Position};
-use super::header::{HEADER_BYTES, Header, Root};
+use super::header::{Header, Root};
 use super::layers::{Layers, Unsorted};
 use super::open::{LogState, log_state};
 use super::readers::{Lock, Writer};
 use super::segments::{self, EARLIER_LOG, Folder, SegmentFiles, SegmentSet};
 use super::stored::{EachStored, FoundStored, Stored};
 use super::tables::{Base, View, stored_form};
-use super::{CACHE_BYTES_MIN, Definition, ENGINE, failed, own_tables, unless_it_panics};
+use super::{Definition, ENGINE, failed, own_tables, unless_it_panics};
 use crate::engine::{Commit, Direction, Engine, EngineError, KeyRange, Pause, Snapshot, Table, Unused, Work};
 
 /// How often the state is read if a checkpoint comes between each time.
@@ -112,27 +109,15 @@ impl Debug for Claim {
     }
 }
 
-/// redb's file as its last step of a checkpoint left it.
-#[derive(Debug)]
-struct FileAsRead {
-    header: [u8; HEADER_BYTES],
-    claim: Arc<Claim>,
-}
-
-impl StorageBackend for FileAsRead {
+impl Pages for Arc<Claim> {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.claim.file.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let at = usize::try_from(offset).unwrap_or(usize::MAX);
-        if let Some(part) = self.header.get(at..at.saturating_add(out.len())) {
-            out.copy_from_slice(part);
-            return Ok(());
-        }
-        let read = self.claim.file.read_exact_at(out, offset);
+        let read = self.file.read_exact_at(out, offset);
         // Before an error is believed, too: the file may have become shorter.
-        self.claim.check()?;
+        self.check()?;
         match read {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -140,36 +125,6 @@ impl StorageBackend for FileAsRead {
             )),
             read => read,
         }
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    // redb's own locks are for writers that use them, which this engine's do not: they commit without syncs.
-
-    fn try_lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
-        Ok(true)
-    }
-
-    fn lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn unlock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn query_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
-        Ok(false)
     }
 }
 
@@ -336,16 +291,7 @@ impl State {
         if header.needs_repair() {
             return Err(not_read_only(path, "it was not closed, and has to be repaired"));
         }
-        let file = FileAsRead {
-            header: header.clone().of_closed_file(),
-            claim: claim.clone(),
-        };
-        let opened = Builder::new()
-            .set_cache_size(cache_bytes.max(CACHE_BYTES_MIN))
-            // Otherwise it would need to know which pages are free.
-            .set_concurrency_mode(ConcurrencyMode::SingleWriter)
-            .open_read_only_with_backend(file);
-        let database = opened.map_err(|error| failed("open", path, error.into()))?;
+        let database = open_as_read(claim.clone(), header.clone(), path, cache_bytes)?;
         let transaction = database.begin_read();
         let transaction = transaction.map_err(|error| failed("open", path, error.into()))?;
         let Some(log) = log_state(&database, path)? else {

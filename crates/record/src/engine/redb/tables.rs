@@ -1,13 +1,15 @@
 //! Reading redb's tables below the commits that are in memory, and changing both, with values that are in segments.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ibid_format::record::{COMMIT_KEY_BYTES_MAX, StoredValue, ValuePlace};
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, StorageError, TableError};
 
 use super::commit_log::Recording;
-use super::first_error::FirstError;
+use super::file::{AsSynced, RedbFile};
 use super::journal::Usage;
 use super::layers::{Changes, Layers};
 use super::segments::{self, SegmentSet};
@@ -17,6 +19,9 @@ use crate::engine::{self, Direction, EngineError, KeyRange, Snapshot, Table, Tra
 
 /// Values from this length on are placed in segments, bytes. Of shorter ones little more than the place would be saved.
 const PLACED_BYTES_MIN: usize = 64;
+
+/// How often a snapshot is read without redb: again if a page could not be read.
+const TRIES_AS_SYNCED: usize = 2;
 
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
@@ -84,25 +89,70 @@ impl View<'_> {
     }
 }
 
+/// What redb has below the commits in memory that a snapshot shows.
+pub(super) struct Below {
+    /// How often it was changed what that has to be: now, and when the snapshot was made.
+    epoch: Arc<AtomicU64>,
+    epoch_then: u64,
+    file: Arc<RedbFile>,
+    /// The transaction that was synced last by then.
+    transaction_then: u64,
+}
+
+impl Below {
+    pub(super) fn new(epoch: &Arc<AtomicU64>, file: &Arc<RedbFile>) -> Self {
+        Below {
+            epoch: epoch.clone(),
+            epoch_then: epoch.load(Ordering::SeqCst),
+            file: file.clone(),
+            transaction_then: file.transaction(),
+        }
+    }
+
+    pub(super) fn is_same_epoch(&self) -> bool {
+        self.epoch.load(Ordering::SeqCst) == self.epoch_then
+    }
+
+    /// Returns what redb has synced last, other than `failed`, if it is still the same or as good. A snapshot that is
+    /// older can't be read without redb.
+    fn as_synced(&self, failed: Option<&Arc<AsSynced>>) -> Option<Arc<AsSynced>> {
+        let synced = self.file.as_synced(failed)?;
+        // In this order: what was synced while the epoch was the same is as good.
+        let is_right = synced.transaction() == self.transaction_then || self.is_same_epoch();
+        is_right.then_some(synced)
+    }
+}
+
 pub(super) struct RedbSnapshot {
     pub(super) base: Base,
     pub(super) layers: Arc<Layers>,
     /// Those that it may have values in. They can be read even if they were removed since.
     pub(super) segments: Arc<SegmentSet>,
     pub(super) path: PathBuf,
-    /// Why redb reads no more from its file, if it does not.
-    pub(super) first_error: FirstError,
+    pub(super) below: Below,
 }
 
 impl RedbSnapshot {
-    /// Runs a read. It is an error if it panics.
-    fn reading<T>(&self, read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        unless_it_panics(&self.path, read).map_err(|error| self.first_error.reason_of(error))
+    /// Runs a read. It is an error if it panics. If redb reads nothing more from its file, what was synced last is read
+    /// without it.
+    fn reading<T>(&self, mut read: impl FnMut(View<'_>) -> Result<T, EngineError>) -> Result<T, EngineError> {
+        let mut read = |base: &Base| unless_it_panics(&self.path, || read(self.view(base)));
+        let mut result = read(&self.base);
+        let mut last: Option<Arc<AsSynced>> = None;
+        for _ in 0..TRIES_AS_SYNCED {
+            if matches!(result, Err(EngineError::Stopped { .. }))
+                && let Some(next) = self.below.as_synced(last.as_ref())
+            {
+                result = read(&next.base);
+                last = Some(next);
+            }
+        }
+        result.map_err(|error| self.below.file.reason_of(error))
     }
 
-    fn view(&self) -> View<'_> {
+    fn view<'v>(&'v self, base: &'v Base) -> View<'v> {
         View {
-            base: &self.base,
+            base,
             layers: &self.layers,
             own: None,
             path: &self.path,
@@ -114,7 +164,7 @@ impl Snapshot for RedbSnapshot {}
 
 impl Stored for RedbSnapshot {
     fn stored(&self, table: Table, key: &[u8], found: FoundStored<'_>) -> Result<bool, EngineError> {
-        self.reading(|| self.view().stored(table, key, found))
+        self.reading(|view| view.stored(table, key, found))
     }
 
     fn each_stored(
@@ -124,7 +174,19 @@ impl Stored for RedbSnapshot {
         direction: Direction,
         each: EachStored<'_>,
     ) -> Result<(), EngineError> {
-        self.reading(|| self.view().each_stored(table, keys, direction, each))
+        let mut shown = 0_u64;
+        self.reading(|view| {
+            // What was shown before redb read nothing more is not shown again.
+            let mut left = shown;
+            view.each_stored(table, keys, direction, &mut |key, stored| {
+                if left > 0 {
+                    left -= 1;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                shown += 1;
+                each(key, stored)
+            })
+        })
     }
 
     fn show(&self, place: ValuePlace, found: &mut dyn FnMut(&[u8])) -> Result<(), EngineError> {

@@ -81,32 +81,80 @@ fn every_write_to_a_full_disk_says_that_it_is_full() {
     }
 }
 
-/// redb reads nothing more from its file once it could not be written.
+/// How many keys take several times the room of redb's cache.
+const MANY_KEYS: u32 = 40_000;
+const EVERYTHING: KeyRange<'static> = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+
+fn put_keys(engine: &Redb, keys: std::ops::Range<u32>) {
+    let mut put = |transaction: &mut dyn Transaction| {
+        let mut keys = keys.clone();
+        keys.try_for_each(|key| transaction.put(Table::Keys, &key.to_be_bytes(), &[7; 100]))
+    };
+    engine.write(Commit::Synced, &mut put).unwrap();
+}
+
+/// Reads all keys, each of which has to be the next one.
+fn count_keys(snapshot: &dyn Snapshot) -> Result<u32, EngineError> {
+    let (mut next, mut is_next) = (0_u32, true);
+    let each = &mut |key: &[u8]| {
+        is_next &= key == next.to_be_bytes();
+        next += 1;
+        ControlFlow::Continue(())
+    };
+    snapshot.keys(Table::Keys, EVERYTHING, Direction::Forward, each)?;
+    assert!(is_next);
+    Ok(next)
+}
+
+/// redb itself reads nothing more from its file once it could not be written.
 #[test]
-fn what_can_not_be_read_after_a_full_disk_says_that_it_was_full() {
+fn all_can_be_read_on_a_full_disk() {
     let memory = Memory::default();
     let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("full"), 0).unwrap();
-    let put = |keys: std::ops::Range<u32>| {
-        let mut keys = keys;
-        let mut work = |transaction: &mut dyn Transaction| {
-            keys.try_for_each(|key| transaction.put(Table::Keys, &key.to_be_bytes(), &[7; 100]))
-        };
-        engine.write(Commit::Synced, &mut work).unwrap();
-    };
-    // Several times what its cache takes.
-    put(0..40_000);
-    engine.compact().unwrap();
+    put_keys(&engine, 0..MANY_KEYS);
+    engine.shared.checkpoint(false).unwrap();
+    let early = engine.snapshot().unwrap();
+    put_keys(&engine, 0..MANY_KEYS);
+    engine.shared.checkpoint(false).unwrap();
     let before = engine.snapshot().unwrap();
-    put(40_000..40_001);
+    put_keys(&engine, MANY_KEYS..MANY_KEYS + 1);
     memory.disk.is_full.store(true, Ordering::SeqCst);
     engine.compact().unwrap_err();
-    let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    let read = |snapshot: &dyn Snapshot| {
-        let each = &mut |_: &[u8]| ControlFlow::Continue(());
-        snapshot.keys(Table::Keys, everything, Direction::Forward, each)
+    assert_eq!(count_keys(&*before).unwrap(), MANY_KEYS);
+    let after = engine.snapshot().unwrap();
+    for _ in 0..2 {
+        assert_eq!(count_keys(&*after).unwrap(), MANY_KEYS + 1);
+    }
+    // In redb's file it would find what a later checkpoint has stored.
+    assert_full(count_keys(&*early).map(drop));
+    // Once it is closed, another process may write the file.
+    let mut engine = Some(engine);
+    let each = &mut |_: &[u8]| {
+        engine = None;
+        ControlFlow::Continue(())
     };
-    for said in [read(&*before), engine.snapshot().and_then(|snapshot| read(&*snapshot))] {
-        assert_full(said);
+    assert!(after.keys(Table::Keys, EVERYTHING, Direction::Forward, each).is_err());
+    assert!(count_keys(&*after).is_err());
+}
+
+/// redb itself reads nothing more once a page could not be read.
+#[test]
+fn a_page_that_can_not_be_read_costs_one_read() {
+    let memory = Memory::default();
+    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("sector"), 0).unwrap();
+    put_keys(&engine, 0..MANY_KEYS);
+    engine.shared.checkpoint(false).unwrap();
+    let snapshot = engine.snapshot().unwrap();
+    for read in [1, 2, 100, 1] {
+        let done = memory.disk.reads.load(Ordering::SeqCst);
+        memory.disk.fails_at.store(done + read, Ordering::SeqCst);
+        let said = count_keys(&*snapshot).unwrap_err();
+        assert!(said.to_string().contains("read sector"), "{said}");
+        assert!(format!("{said:?}").contains("a sector can't be read"), "{said:?}");
+        for _ in 0..2 {
+            assert_eq!(count_keys(&*snapshot).unwrap(), MANY_KEYS);
+            assert_eq!(count_keys(&*engine.snapshot().unwrap()).unwrap(), MANY_KEYS);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use ibid_format::record::{COMMIT_LOG_COMMITS_AT, CommitHead, commit_log_id};
 
 use super::commit_log::LONG_CHANGES;
 use super::*;
-use crate::engine::{Direction, Transaction, Unused};
+use crate::engine::{Direction, KeyRange, Transaction, Unused};
 
 /// Files in memory, of which copies can be taken at any time, on a disk that can become full, and whose reads can fail.
 #[derive(Debug, Clone, Default)]
