@@ -10,12 +10,14 @@ use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::address::Service;
 use crate::objects::PAUSE_MAX;
 use crate::profile::{Profile, ProfileCredentials, Settings, has_credentials};
 use crate::s3::{Bucket, Locking};
-use crate::wire::{Connector, Pace, Renewable, Shared, client, innermost};
+use crate::wire::{Connector, Pace, Renewable, Shared, client, innermost, tls};
 use crate::{Address, ObjectStorage, Options};
 
 /// Threads that move bytes. What the bytes mean is for the threads that call.
@@ -88,9 +90,10 @@ pub fn open(address: &Address, options: &Options) -> Result<ObjectStorage, Error
         .endpoint()
         .is_some_and(|endpoint| endpoint.starts_with("http://"));
     let not_made = |error: reqwest::Error| fail(ErrorKind::Io, innermost(&error));
+    let tls = tls(certificates).map_err(|error| fail(ErrorKind::Io, error.to_string()))?;
     let connector = Connector {
-        instance: client(&certificates, false, Some(INSTANCE_TIMEOUT)).map_err(not_made)?,
-        client: Arc::new(Renewable::new(certificates, !in_the_open).map_err(not_made)?),
+        instance: client(&tls, false, Some(INSTANCE_TIMEOUT)).map_err(not_made)?,
+        client: Arc::new(Renewable::new(tls, !in_the_open).map_err(not_made)?),
         shared: Arc::new(Shared::new(
             Pace::new(options.upload),
             Pace::new(options.download),
@@ -220,10 +223,11 @@ fn of_s3(
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<reqwest::Certificate>, String> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = |why: &dyn std::fmt::Display| format!("the certificates in {} can't be read: {why}", file.display());
     let pem = std::fs::read(file).map_err(|error| read(&innermost(&error)))?;
-    let found = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| read(&innermost(&error)))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = found.map_err(|error| read(&innermost(&error)))?;
     match found.is_empty() {
         true => Err(read(&"there are none (expected PEM)")),
         false => Ok(found),

@@ -11,10 +11,15 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
+use ibid_tls::NamedAuthorities;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, Sleep};
 
 use crate::requests::{Counters, Kind};
@@ -141,17 +146,17 @@ pub(crate) struct Connector {
 /// A client whose connections can be left behind.
 #[derive(Debug)]
 pub(crate) struct Renewable {
-    certificates: Vec<reqwest::Certificate>,
+    tls: ClientConfig,
     encrypted_only: bool,
     /// The client, and how many there were before it.
     current: Mutex<(u64, reqwest::Client)>,
 }
 
 impl Renewable {
-    pub(crate) fn new(certificates: Vec<reqwest::Certificate>, encrypted_only: bool) -> reqwest::Result<Renewable> {
-        let current = Mutex::new((0, client(&certificates, encrypted_only, None)?));
+    pub(crate) fn new(tls: ClientConfig, encrypted_only: bool) -> reqwest::Result<Renewable> {
+        let current = Mutex::new((0, client(&tls, encrypted_only, None)?));
         Ok(Renewable {
-            certificates,
+            tls,
             encrypted_only,
             current,
         })
@@ -166,21 +171,33 @@ impl Renewable {
     fn leave(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 == number
-            && let Ok(next) = client(&self.certificates, self.encrypted_only, None)
+            && let Ok(next) = client(&self.tls, self.encrypted_only, None)
         {
             *current = (number + 1, next);
         }
     }
 }
 
-/// Returns a client, to which more certificates can be given; one that connects within `timeout`.
+/// Returns how servers are reached over TLS: this machine's authorities are trusted, and these certificates.
+pub(crate) fn tls(certificates: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    // Another one may be there already, which will do as well for the clients that are made elsewhere.
+    let _ = CryptoProvider::clone(&provider).install_default();
+    let verifier = Verifier::new_with_extra_roots(certificates.iter().cloned(), provider.clone())?;
+    let verifier = NamedAuthorities::new(Arc::new(verifier), certificates);
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Returns a client; one that connects within `timeout`.
 pub(crate) fn client(
-    certificates: &[reqwest::Certificate],
+    tls: &ClientConfig,
     encrypted_only: bool,
     timeout: Option<Duration>,
 ) -> reqwest::Result<reqwest::Client> {
-    // Another provider may be there already, which will do as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("ibid/", env!("CARGO_PKG_VERSION")))
         .http1_only()
@@ -189,7 +206,7 @@ pub(crate) fn client(
         .pool_idle_timeout(Duration::from_secs(60))
         .redirect(reqwest::redirect::Policy::none())
         .https_only(encrypted_only)
-        .tls_certs_merge(certificates.iter().cloned())
+        .tls_backend_preconfigured(tls.clone())
         .build()
 }
 

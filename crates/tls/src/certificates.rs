@@ -4,12 +4,13 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
-use crate::{Encrypted, NoTls};
+use crate::{Encrypted, NamedAuthorities, NoTls};
 
 /// Both ends are ibid, so no older version is needed.
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
@@ -85,9 +86,9 @@ impl Server {
 }
 
 impl Client {
-    /// Returns settings with which a client trusts a server that has a certificate of one of `authorities`, PEM, for
-    /// `name`: a host name or an address, with or without brackets around an IPv6 address. The client shows `identity`
-    /// if the server asks for a certificate.
+    /// Returns settings with which a client trusts a server that has a certificate of one of `authorities`, PEM, or one
+    /// of these itself, for `name`: a host name or an address, with or without brackets around an IPv6 address. The
+    /// client shows `identity` if the server asks for a certificate.
     ///
     /// # Errors
     /// If any of them can't be used.
@@ -97,7 +98,10 @@ impl Client {
         let name = ServerName::try_from(name.to_owned()).map_err(|error| refused("the name of the server", &error))?;
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS);
         let builder = builder.map_err(|error| refused("the authorities", &error))?;
-        let builder = builder.with_root_certificates(roots(authorities)?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider()).build();
+        let verifier = verifier.map_err(|error| refused("the authorities", &error))?;
+        let verifier = NamedAuthorities::new(verifier, certificates(authorities, "the authorities")?);
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let config = match identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {

@@ -4,6 +4,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 
+use crate::named::OF_AUTHORITY;
+
 /// Why there is no connection with TLS: one end does not trust the other, or they do not agree.
 /// Trying again does not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,9 +123,10 @@ fn not_accepted(error: &CertificateError) -> Fault {
 /// Returns in words what rustls hands on as a name.
 fn said(name: &str) -> String {
     match name {
-        // What `openssl req -x509` makes.
-        "CaUsedAsEndEntity" => {
-            "it is that of an authority (CA:TRUE), where one signed by an authority is needed (CA:FALSE)".to_owned()
+        OF_AUTHORITY => {
+            "it is that of an authority (CA:TRUE), where one signed by an authority is needed (CA:FALSE), or \
+             one that is itself among those to trust"
+                .to_owned()
         }
         "EndEntityUsedAsCa" => {
             "it was signed with a certificate that is not that of an authority (CA:FALSE)".to_owned()

@@ -9,9 +9,11 @@
 mod certificates;
 mod encrypted;
 mod fault;
+mod named;
 mod split;
 
 pub use certificates::{CertificateError, Client, Identity, Server};
 pub use encrypted::{Encrypted, NoTls};
 pub use fault::Fault;
+pub use named::NamedAuthorities;
 pub use split::{Ending, Reader, Writer};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ibid_tls::{Client, Encrypted, Fault, Identity, NoTls, Server};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
 /// More than the buffers of both systems hold.
 const BYTES: usize = 24 << 20;
@@ -125,25 +125,50 @@ fn what_is_not_tls_is_a_fault() {
     assert!(matches!(&refused, Some(NoTls::Fault(Fault::NoTls))), "{refused:?}");
 }
 
-#[test]
-fn a_certificate_that_was_made_as_that_of_an_authority_is_said_to_be_one() {
-    let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let own = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
-    let (certificate, key) = (own.pem(), own.key().serialize_pem());
+/// Returns what a client that trusts this certificate makes of a server that shows another one.
+fn met(trusted: &str, name: &str, shown: &CertifiedIssuer<'_, KeyPair>) -> Option<NoTls> {
+    let (certificate, key) = (shown.pem(), shown.key().serialize_pem());
     let identity = Identity {
         certificates: certificate.as_bytes(),
         key: key.as_bytes(),
     };
     let server = Server::new(identity, None).unwrap();
-    let client = Client::new(certificate.as_bytes(), "localhost", None).unwrap();
+    let client = Client::new(trusted.as_bytes(), name, None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let accepted = thread::spawn(move || server.accept(listener.accept().unwrap().0, || true).err());
     let refused = client.connect(TcpStream::connect(address).unwrap(), || true).err();
-    let Some(NoTls::Fault(Fault::UnusableCertificate { found })) = &refused else {
-        panic!("{refused:?}")
+    assert_eq!(accepted.join().unwrap().is_some(), refused.is_some());
+    refused
+}
+
+#[test]
+fn a_certificate_that_is_also_that_of_an_authority_is_accepted_only_if_it_is_trusted_itself() {
+    let own = |years: std::ops::Range<i32>| {
+        let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.not_before = date_time_ymd(years.start, 1, 1);
+        parameters.not_after = date_time_ymd(years.end, 1, 1);
+        CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
     };
-    assert!(found.contains("CA:TRUE") && found.contains("CA:FALSE"), "{found}");
-    assert!(accepted.join().unwrap().is_some());
+    let (shown, twin) = (own(2020..4000), own(2020..4000));
+    assert!(met(&shown.pem(), "localhost", &shown).is_none());
+    assert!(met(&[twin.pem(), shown.pem()].concat(), "localhost", &shown).is_none());
+    let other_name = met(&shown.pem(), "example.org", &shown);
+    assert!(
+        matches!(&other_name, Some(NoTls::Fault(Fault::OtherName { .. }))),
+        "{other_name:?}"
+    );
+    let (expired, early) = (own(2000..2001), own(3900..4000));
+    for (trusted, shown, why) in [
+        (&twin, &shown, "(CA:TRUE)"),
+        (&expired, &expired, "expired"),
+        (&early, &early, "not valid yet"),
+    ] {
+        let refused = met(&trusted.pem(), "localhost", shown);
+        let Some(NoTls::Fault(Fault::UnusableCertificate { found })) = &refused else {
+            panic!("{why}: {refused:?}")
+        };
+        assert!(found.contains(why), "{found}");
+    }
 }

@@ -105,6 +105,7 @@ fn a_certificate_that_is_not_accepted_is_said_to_be_at_once_and_why() {
     let authority = issuer(CertificateParams::default());
     let other = issuer(CertificateParams::default());
     let own = issuer(CertificateParams::new(["localhost".to_owned()]).unwrap());
+    let of_own = || (own.pem(), own.key().serialize_pem());
     let key = KeyPair::generate().unwrap();
     let alone = CertificateParams::new(["localhost".to_owned()]).unwrap();
     let alone = (alone.self_signed(&key).unwrap().pem(), key.serialize_pem());
@@ -125,7 +126,8 @@ fn a_certificate_that_is_not_accepted_is_said_to_be_at_once_and_why() {
             authority.pem(),
             Some("a certificate for localhost was expected"),
         ),
-        ((own.pem(), own.key().serialize_pem()), own.pem(), Some("CA:TRUE")),
+        (of_own(), other.pem(), Some("CA:TRUE")),
+        (of_own(), own.pem(), None),
         (alone.clone(), alone.0, None),
         (signed("localhost"), authority.pem(), None),
     ] {
