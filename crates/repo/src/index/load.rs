@@ -413,7 +413,11 @@ impl Sources {
 
     /// Makes the run in this folder, where it stays or not.
     fn build(&mut self, scratch: &Scratch, folder: &Path, stays: bool, bytes: u64) -> Result<()> {
-        let mut building = Building::new(scratch, folder, stays, self.state.number)?;
+        let epoch = match stays {
+            true => self.state.durable_number(&scratch.files),
+            false => self.state.number,
+        };
+        let mut building = Building::new(scratch, folder, stays, epoch)?;
         let mut absorbed = Vec::new();
         let mut entries = bytes / 40;
         // Smaller runs come last.

@@ -291,4 +291,16 @@ impl LoadedIndex {
         }
         Ok(())
     }
+
+    /// Syncs unlisted packs, which may have the only copy that stays of what a pruner is about to delete. Returns
+    /// whether all are there: another prune may have deleted one since, or a loss of power.
+    pub(crate) fn settle_packs(&self, files: &Files) -> Result<bool> {
+        for (pack, _) in &self.unlisted {
+            match files.storage.settle(&name_in(folder::PACKS, *pack)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                settled => settled?,
+            }
+        }
+        Ok(true)
+    }
 }

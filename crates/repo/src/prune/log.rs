@@ -149,6 +149,13 @@ impl PruneState {
         }
     }
 
+    /// Returns the number of the last entry that no loss of power takes back. Another entry could have that number
+    /// then, and what is noted under it would count as newer than that.
+    pub(crate) fn durable_number(&self, files: &Files) -> u64 {
+        let is_durable = self.number == 0 || files.storage.settle(&entry_name(self.number)).is_ok();
+        self.number - u64::from(!is_durable)
+    }
+
     /// Returns the condemned packs, ascending.
     pub(crate) fn condemned(&self) -> Vec<FileId> {
         let mut packs: Vec<FileId> = self
@@ -199,6 +206,8 @@ pub(crate) fn read_entry(files: &Files, number: u64) -> Result<Entry> {
 
 /// Adds an entry after `before`. Returns `None` if another process has added one first.
 pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result<Option<PruneState>> {
+    // No loss of power leaves an entry without the one before it.
+    before.settle(files)?;
     let number = before.number + 1;
     let entry = Entry {
         time: clock::now(),
@@ -214,6 +223,7 @@ pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result
             if read_entry(files, number).ok().as_ref() != Some(&entry) {
                 return Ok(None);
             }
+            files.storage.settle(&entry_name(number))?;
         }
         put => put?,
     }

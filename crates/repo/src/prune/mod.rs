@@ -326,10 +326,9 @@ impl Repository {
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots_needed()?;
-        let (all, kept) = self.load_views(before, View::Writer, View::Without(goes.clone()))?;
-        if all.state.number != before.number || kept.state.number != before.number {
+        let Some((all, kept)) = self.load_views(before, View::Writer, View::Without(goes.clone()))? else {
             return Ok(None);
-        }
+        };
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
         let mut packs: Vec<FileId> = goes.into_iter().filter(|pack| !released.contains(pack)).collect();
         packs.sort_unstable();
@@ -426,8 +425,10 @@ impl Repository {
         Err(Error::PruneBusy)
     }
 
-    /// Loads the index in two views, from the same lists, and also to read with.
-    fn load_views(&self, state: &PruneState, all: View, kept: View) -> Result<(Arc<LoadedIndex>, LoadedIndex)> {
+    /// Loads the index in two views, from the same lists, and also to read with. What is kept is durable then: a loss
+    /// of power must not take it back once its other copy is deleted. `None` if the log has gone on since `state`, or
+    /// a pack is gone.
+    fn load_views(&self, state: &PruneState, all: View, kept: View) -> Result<Option<(Arc<LoadedIndex>, LoadedIndex)>> {
         let listed = LoadedIndex::list_for_pruner(self)?;
         let load = |view| LoadedIndex::load_for_pruner(self, view, state, listed.copy());
         let read = || self.load_to_read(state, listed.copy());
@@ -437,11 +438,12 @@ impl Repository {
             false => load(all).map(Arc::new),
         };
         let (all, kept) = both(self.files.storage.is_remote(), load_all, || load(kept));
-        let views = (all?, kept?);
+        let (all, kept) = (all?, kept?);
         if !is_of_readers {
             read()?;
         }
-        Ok(views)
+        let is_same = all.state.number == state.number && kept.state.number == state.number;
+        Ok((is_same && kept.settle_packs(&self.files)?).then_some((all, kept)))
     }
 
     /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
@@ -453,10 +455,9 @@ impl Repository {
             // One of a session that was open may have been stored, and forgotten, since packs were condemned.
             self.settle_forgotten(&snapshots)?;
         }
-        let (all, kept) = self.load_views(state, View::Reader, View::Writer)?;
-        if all.state.number != state.number || kept.state.number != state.number {
+        let Some((all, kept)) = self.load_views(state, View::Reader, View::Writer)? else {
             return Ok(None);
-        }
+        };
         let released = match rules::holds(Rule::MarkAgain) {
             true => self.still_needed(&all, &kept, &snapshots, known, &condemned)?.0,
             false => HashSet::new(),
