@@ -946,7 +946,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unlisted_pack_that_a_prune_has_deleted_since_ends_no_backup() {
+    fn an_unlisted_pack_that_a_prune_has_deleted_since_ends_no_backup_and_no_pruner_relies_on_it() {
         let storage = Arc::new(ibid_storage::Memory::new());
         let repository = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick()).unwrap();
         repository.backup(&BackupOptions::default().path("src/source")).unwrap();
@@ -955,10 +955,12 @@ mod tests {
         }
         let loaded = LoadedIndex::load(&repository, View::Writer).unwrap();
         assert!(!loaded.unlisted.is_empty());
+        assert!(loaded.settle_packs(&repository.files).unwrap());
         for (id, _) in &loaded.unlisted {
             storage.delete(&name_in(folder::PACKS, *id)).unwrap();
         }
         loaded.settle(&repository.files).unwrap();
+        assert!(!loaded.settle_packs(&repository.files).unwrap());
         storage.delete(&crate::layout::config_name()).unwrap();
         assert!(loaded.settle(&repository.files).is_err());
     }
