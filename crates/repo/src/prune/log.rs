@@ -206,8 +206,10 @@ pub(crate) fn read_entry(files: &Files, number: u64) -> Result<Entry> {
 
 /// Adds an entry after `before`. Returns `None` if another process has added one first.
 pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result<Option<PruneState>> {
-    // No loss of power leaves an entry without the one before it.
-    before.settle(files)?;
+    // No loss of power leaves an entry without the one before it. What is damaged is replaced by the new one.
+    if before.damaged.is_empty() {
+        before.settle(files)?;
+    }
     let number = before.number + 1;
     let entry = Entry {
         time: clock::now(),
