@@ -281,26 +281,21 @@ impl LoadedIndex {
         let storage = &files.storage;
         storage.settle(&config_name())?;
         self.state.settle(files)?;
-        for (pack, _) in &self.unlisted {
-            match storage.settle(&name_in(folder::PACKS, *pack)) {
-                // A prune has deleted it since: it does so only to what no session that was open before relies on, or
-                // ends that first.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                settled => settled?,
-            }
-        }
-        Ok(())
+        // A prune may have deleted some since: it does so only to what no session that was open before relies on, or
+        // ends that first.
+        self.settle_packs(files).map(drop)
     }
 
-    /// Syncs unlisted packs, which may have the only copy that stays of what a pruner is about to delete. Returns
-    /// whether all are there: another prune may have deleted one since, or a loss of power.
+    /// Syncs unlisted packs alone, all that are there. Returns whether none is gone: a prune may have deleted one
+    /// since, or a loss of power. A pruner may not count what it has as the copy that stays.
     pub(crate) fn settle_packs(&self, files: &Files) -> Result<bool> {
+        let mut are_there = true;
         for (pack, _) in &self.unlisted {
             match files.storage.settle(&name_in(folder::PACKS, *pack)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::NotFound => are_there = false,
                 settled => settled?,
             }
         }
-        Ok(true)
+        Ok(are_there)
     }
 }

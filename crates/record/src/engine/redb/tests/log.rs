@@ -93,6 +93,14 @@ fn put_keys(engine: &Redb, keys: std::ops::Range<u32>) {
     engine.write(Commit::Synced, &mut put).unwrap();
 }
 
+/// Returns an engine with many keys, which are in redb.
+fn with_many_keys(memory: &Memory, path: &str) -> Redb {
+    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new(path), 0).unwrap();
+    put_keys(&engine, 0..MANY_KEYS);
+    engine.shared.checkpoint(false).unwrap();
+    engine
+}
+
 /// Reads all keys, each of which has to be the next one.
 fn count_keys(snapshot: &dyn Snapshot) -> Result<u32, EngineError> {
     let (mut next, mut is_next) = (0_u32, true);
@@ -110,9 +118,7 @@ fn count_keys(snapshot: &dyn Snapshot) -> Result<u32, EngineError> {
 #[test]
 fn all_can_be_read_on_a_full_disk() {
     let memory = Memory::default();
-    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("full"), 0).unwrap();
-    put_keys(&engine, 0..MANY_KEYS);
-    engine.shared.checkpoint(false).unwrap();
+    let engine = with_many_keys(&memory, "full");
     let early = engine.snapshot().unwrap();
     put_keys(&engine, 0..MANY_KEYS);
     engine.shared.checkpoint(false).unwrap();
@@ -141,9 +147,7 @@ fn all_can_be_read_on_a_full_disk() {
 #[test]
 fn a_page_that_can_not_be_read_costs_one_read() {
     let memory = Memory::default();
-    let engine = Redb::open_on(memory.file(), memory.clone(), Path::new("sector"), 0).unwrap();
-    put_keys(&engine, 0..MANY_KEYS);
-    engine.shared.checkpoint(false).unwrap();
+    let engine = with_many_keys(&memory, "sector");
     let snapshot = engine.snapshot().unwrap();
     for read in [1, 2, 100, 1] {
         let done = memory.disk.reads.load(Ordering::SeqCst);
