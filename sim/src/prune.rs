@@ -10,7 +10,7 @@ use crate::support::pruning::{Broken, Outcome, Seen, Trees, history, history_of_
 use crate::support::seam::{Seam, Trace};
 
 /// Rules, with their names.
-const RULES: [(Rule, &str); 12] = [
+const RULES: [(Rule, &str); 13] = [
     (Rule::Doubt, "doubt"),
     (Rule::Verify, "verify"),
     (Rule::SessionFirst, "session-first"),
@@ -23,10 +23,11 @@ const RULES: [(Rule, &str); 12] = [
     (Rule::Trust, "trust"),
     (Rule::Closure, "closure"),
     (Rule::Reload, "reload"),
+    (Rule::DurablePacks, "durable-packs"),
 ];
 /// Those that can be left out in a history of files of a writer.
 const OF_WRITERS: std::ops::Range<usize> = 0..8;
-const OF_OTHERS: std::ops::Range<usize> = 2..12;
+const OF_OTHERS: std::ops::Range<usize> = 2..13;
 
 /// Lets one history happen.
 type History = fn(&Trees, u64, Seam) -> Outcome;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::log::{self, Batch, State};
 use super::view::{View, bits, can_go};
-use super::world::{Chunks, Folder, Frame, Id, Name, Object, Put, Shared, delete, get, list, put, turn};
+use super::world::{Chunks, Folder, Frame, Id, Name, Object, Put, Shared, delete, get, list, put, settle, turn};
 
 const DEPTH_MAX: u8 = 3;
 
@@ -20,7 +20,7 @@ pub(crate) async fn writer(world: Shared) {
         if session_first && !puts_session(&world, session).await {
             return;
         }
-        let view = View::load(&world, false).await;
+        let view = View::load_settled(&world, false).await;
         if !session_first && !puts_session(&world, session).await {
             return;
         }
@@ -184,6 +184,11 @@ async fn ends(world: &Shared, session: Id, wanted: Chunks, mut index: Option<New
     end
 }
 
+/// Returns whether a snapshot is there, and durable.
+async fn is_stored(world: &Shared, name: Name, wanted: Chunks) -> bool {
+    settle(world, name).await && get(world, name).await == Some(Object::Snapshot(wanted))
+}
+
 /// Puts the snapshot.
 async fn puts_snapshot(world: &Shared, session: Id, wanted: Chunks) -> End {
     let name = (Folder::Snapshots, session);
@@ -206,9 +211,9 @@ async fn puts_snapshot(world: &Shared, session: Id, wanted: Chunks) -> End {
                 true
             }
             Put::Unknown => return End::Failed,
-            Put::Taken => get(world, name).await == Some(Object::Snapshot(wanted)),
+            Put::Taken => is_stored(world, name, wanted).await,
         },
-        Put::Unknown | Put::Taken => get(world, name).await == Some(Object::Snapshot(wanted)),
+        Put::Unknown | Put::Taken => is_stored(world, name, wanted).await,
     };
     if !stored && world.borrow().has("fence") {
         return match get(world, name).await {
@@ -225,7 +230,7 @@ async fn merges(world: &Shared) {
     if !world.borrow_mut().chance(30) {
         return;
     }
-    let state = log::head(world).await;
+    let state = log::settled(world).await;
     let (mut all, mut files) = (BTreeSet::new(), Vec::new());
     for file in list(world, Folder::Index).await {
         match get(world, (Folder::Index, file)).await {
@@ -343,7 +348,7 @@ async fn repacks(world: &Shared) -> BTreeSet<Id> {
     if !world.borrow_mut().chance(60) {
         return BTreeSet::new();
     }
-    let view = View::load(world, false).await;
+    let view = View::load_settled(world, false).await;
     let mut moved = Vec::new();
     let mut from = BTreeSet::new();
     for &at in &view.frames {
@@ -395,7 +400,7 @@ async fn needed(world: &Shared) -> Chunks {
 /// gives up.
 async fn condemns(world: &Shared, moved: BTreeSet<Id>) -> bool {
     for _ in 0..5 {
-        let view = View::load(world, false).await;
+        let view = View::load_settled(world, false).await;
         let condemned = view.state.condemned();
         let early = list(world, Folder::Sessions).await;
         let needed = needed(world).await;
@@ -450,7 +455,7 @@ async fn condemns(world: &Shared, moved: BTreeSet<Id>) -> bool {
 /// Notes which sessions are open.
 async fn sees(world: &Shared) -> bool {
     for _ in 0..5 {
-        let before = log::head(world).await;
+        let before = log::settled(world).await;
         if before.batches.iter().all(|batch| batch.seen.is_some()) {
             return true;
         }
@@ -470,7 +475,7 @@ async fn sees(world: &Shared) -> bool {
 /// released.
 async fn dooms(world: &Shared) -> bool {
     for _ in 0..10 {
-        let before = log::head(world).await;
+        let before = log::settled(world).await;
         let mut open = BTreeSet::new();
         let seen: BTreeSet<Id> = before
             .batches
@@ -482,7 +487,8 @@ async fn dooms(world: &Shared) -> bool {
             if get(world, (Folder::Sessions, session)).await.is_none() {
                 continue;
             }
-            if get(world, (Folder::Snapshots, session)).await.is_some() {
+            let name = (Folder::Snapshots, session);
+            if get(world, name).await.is_some() && settle(world, name).await {
                 delete(world, (Folder::Sessions, session)).await;
                 continue;
             }
@@ -507,7 +513,7 @@ async fn dooms(world: &Shared) -> bool {
             return true;
         }
         // All that is there, condemned packs too; but only those due may be released now.
-        let view = View::load(world, true).await;
+        let view = View::load_settled(world, true).await;
         let needed = needed(world).await;
         if view.state.number != before.number {
             continue;
@@ -545,7 +551,7 @@ async fn dooms(world: &Shared) -> bool {
 
 /// Deletes what is doomed: from index files first.
 async fn sweeps(world: &Shared) {
-    let state = log::head(world).await;
+    let state = log::settled(world).await;
     for file in list(world, Folder::Index).await {
         let Some(Object::Index { epoch, mut packs }) = get(world, (Folder::Index, file)).await else {
             continue;

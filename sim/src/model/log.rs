@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{Folder, Id, Object, Put, Shared, delete, get, list, put, turn};
+use super::world::{Folder, Id, Object, Put, Shared, delete, get, list, put, settle, turn};
 
 /// Entries that stay, the last ones.
 const ENTRIES_KEPT: Id = 2;
@@ -34,6 +34,25 @@ impl State {
     pub(crate) fn trusts(&self, file: Id, epoch: Id) -> bool {
         epoch >= self.fence || self.verified.contains(&file)
     }
+}
+
+/// Reads the last entry, and makes it durable: what is stored afterwards has its number.
+pub(crate) async fn settled(world: &Shared) -> State {
+    loop {
+        let state = head(world).await;
+        if is_settled(world, &state).await {
+            return state;
+        }
+    }
+}
+
+/// Makes an entry durable that was read. Returns whether it was: a loss of power may have taken it back, and another
+/// have come in its place.
+pub(crate) async fn is_settled(world: &Shared, state: &State) -> bool {
+    let name = (Folder::Log, state.number);
+    state.number == 0
+        || !world.borrow().has("durable-log")
+        || settle(world, name).await && get(world, name).await == Some(Object::Log(state.clone()))
 }
 
 /// Reads the last entry.

@@ -21,7 +21,7 @@ use crate::support::Random;
 use world::{Object, Shared, World};
 
 /// What an actor may be made to forget, and what follows if it does.
-pub(crate) const RULES: [(&str, &str); 14] = [
+pub(crate) const RULES: [(&str, &str); 17] = [
     (
         "session-first",
         "a backup puts its session before it reads the log and the index",
@@ -65,6 +65,18 @@ pub(crate) const RULES: [(&str, &str); 14] = [
     (
         "reload",
         "a reader that misses a pack reads the log and the index again",
+    ),
+    (
+        "durable-packs",
+        "a pack of another counts for who stores or condemns once it is durable",
+    ),
+    (
+        "durable-log",
+        "an entry of the log is durable before anything is stored that has its number, or another after it",
+    ),
+    (
+        "durable-ends",
+        "what has ended a session is durable before the session is deleted",
     ),
 ];
 
@@ -160,6 +172,14 @@ fn one(seed: u64, without: Option<&'static str>, totals: &mut Totals) -> Option<
             // The lid of the laptop is closed.
             1 | 2 => asleep.push(actors.swap_remove(at)),
             3 => world.borrow_mut().land_one(),
+            4 => {
+                world.borrow_mut().lose_power();
+                if random.below(2) == 0 {
+                    // Of the machine of all of them; otherwise of a server, and they go on.
+                    actors.clear();
+                    asleep.clear();
+                }
+            }
             _ => {
                 let turns = [1, 1, 1, 5, 20][random.below(5) as usize];
                 for _ in 0..turns {

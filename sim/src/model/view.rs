@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::log::{self, State};
-use super::world::{Chunks, Folder, Frame, Id, Object, Shared, World, get, list};
+use super::world::{Chunks, Folder, Frame, Id, Object, Shared, World, get, list, settle};
 
 /// Frames that can be decoded, as far as is known.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,22 @@ pub(crate) fn bits(chunks: Chunks) -> impl Iterator<Item = u8> {
 }
 
 impl View {
+    /// Does the same for who relies on what others have stored: all of it is durable.
+    pub(crate) async fn load_settled(world: &Shared, is_reader: bool) -> View {
+        'again: loop {
+            let view = View::load(world, is_reader).await;
+            if !log::is_settled(world, &view.state).await {
+                continue;
+            }
+            for pack in &view.unlisted {
+                if !settle(world, (Folder::Packs, *pack)).await {
+                    continue 'again;
+                }
+            }
+            return view;
+        }
+    }
+
     /// Reads the log, the index and the packs. Writers and pruners leave out condemned packs.
     pub(crate) async fn load(world: &Shared, is_reader: bool) -> View {
         'again: loop {

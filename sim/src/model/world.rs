@@ -1,6 +1,7 @@
 //! The storage, and what was acknowledged.
 
 use std::cell::RefCell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -63,6 +64,10 @@ pub(crate) struct World {
     store: BTreeMap<Name, Object>,
     /// Puts on their way, whose senders have given up.
     late: Vec<(Name, Object)>,
+    /// Objects that others see, and that a loss of power may take back.
+    unsettled: BTreeSet<Name>,
+    /// How often the power was lost.
+    losses_of_power: u32,
     faults: bool,
     next: Id,
     pub(crate) acknowledged: BTreeMap<Id, Chunks>,
@@ -81,6 +86,8 @@ impl World {
             without,
             store: BTreeMap::new(),
             late: Vec::new(),
+            unsettled: BTreeSet::new(),
+            losses_of_power: 0,
             faults: true,
             next: 0,
             acknowledged: BTreeMap::new(),
@@ -106,6 +113,24 @@ impl World {
         self.random.below(100) < percent
     }
 
+    /// Stores an object that can be seen at once, and is not durable yet.
+    fn store(&mut self, name: Name, object: Object) {
+        if let Entry::Vacant(place) = self.store.entry(name) {
+            place.insert(object);
+            self.unsettled.insert(name);
+        }
+    }
+
+    /// The storage loses some of what is not durable; the rest is durable now.
+    pub(crate) fn lose_power(&mut self) {
+        self.losses_of_power += 1;
+        for name in std::mem::take(&mut self.unsettled) {
+            if self.random.below(2) == 0 {
+                self.store.remove(&name);
+            }
+        }
+    }
+
     /// Ends all faults; what was late arrives.
     pub(crate) fn calm(&mut self) {
         while !self.late.is_empty() {
@@ -119,7 +144,7 @@ impl World {
         if !self.late.is_empty() {
             let at = self.random.below(self.late.len() as u64) as usize;
             let (name, object) = self.late.swap_remove(at);
-            self.store.entry(name).or_insert(object);
+            self.store(name, object);
         }
     }
 
@@ -142,7 +167,8 @@ impl World {
 
     /// Returns whether a snapshot is gone or may go, since that was wanted.
     pub(crate) fn is_forgotten(&self, id: Id) -> bool {
-        let is_gone = || !self.store.contains_key(&(Folder::Snapshots, id));
+        // A pruner may have ended its session since.
+        let is_gone = || !matches!(self.store.get(&(Folder::Snapshots, id)), Some(Object::Snapshot(_)));
         self.forgotten.contains(&id) || self.deleted.contains(&id) && is_gone()
     }
 
@@ -199,20 +225,47 @@ pub(crate) async fn turn() {
 
 pub(crate) async fn put(world: &Shared, name: Name, object: Object) -> Put {
     turn().await;
-    let mut world = world.borrow_mut();
-    if world.faults && world.chance(3) {
-        // The answer is lost, or the call is late.
-        match world.chance(50) {
-            true => drop(world.store.entry(name).or_insert(object)),
-            false => world.late.push((name, object)),
+    let (put, losses_of_power) = {
+        let mut world = world.borrow_mut();
+        if world.faults && world.chance(3) {
+            // The answer is lost, or the call is late.
+            match world.chance(50) {
+                true => world.store(name, object),
+                false => world.late.push((name, object)),
+            }
+            return Put::Unknown;
         }
+        let put = match world.store.contains_key(&name) {
+            true => Put::Taken,
+            false => Put::Stored,
+        };
+        world.store(name, object);
+        (put, world.losses_of_power)
+    };
+    // What is there is durable one turn later, also if another has stored it.
+    turn().await;
+    let mut world = world.borrow_mut();
+    if world.losses_of_power != losses_of_power {
         return Put::Unknown;
     }
-    if world.store.contains_key(&name) {
-        return Put::Taken;
+    world.unsettled.remove(&name);
+    put
+}
+
+/// Makes an object durable that another has stored. Returns whether it is there.
+pub(crate) async fn settle(world: &Shared, name: Name) -> bool {
+    turn().await;
+    let mut world = world.borrow_mut();
+    let rule = match name.0 {
+        Folder::Packs => "durable-packs",
+        Folder::Log => "durable-log",
+        _ => "durable-ends",
+    };
+    if !world.has(rule) {
+        return true;
     }
-    world.store.insert(name, object);
-    Put::Stored
+    world.unsettled.remove(&name);
+    world.store.contains_key(&name)
 }
 
 pub(crate) async fn get(world: &Shared, name: Name) -> Option<Object> {

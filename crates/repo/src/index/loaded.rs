@@ -13,6 +13,7 @@ use crate::layout::{config_name, folder, name_in};
 use crate::listed::Listed;
 use crate::prune::PruneState;
 use crate::prune::rules::{self, Rule};
+use crate::threads::{REQUESTS, each};
 use crate::{Repository, Result, Warning};
 
 /// The loaded index, with the damage found while loading.
@@ -277,25 +278,30 @@ impl LoadedIndex {
     /// another process merely sees may have been killed just before that. A listed pack was durable
     /// before its index file was written (here too: an unlisted pack is synced before an index file
     /// lists it), and so was everything that a snapshot needs. Losing an index file loses no data.
-    pub(crate) fn settle(&self, files: &Files) -> Result<()> {
-        let storage = &files.storage;
-        storage.settle(&config_name())?;
-        self.state.settle(files)?;
-        // A prune may have deleted some since: it does so only to what no session that was open before relies on, or
-        // ends that first.
-        self.settle_packs(files).map(drop)
+    ///
+    /// Returns whether all of it is still there: a server may have lost its power since, or a prune have deleted an
+    /// unlisted pack. Then load the index again.
+    pub(crate) fn settle(&self, files: &Files) -> Result<bool> {
+        files.storage.settle(&config_name())?;
+        Ok(self.state.settle(files)? && self.settle_packs(files)?)
     }
 
-    /// Syncs unlisted packs alone, all that are there. Returns whether none is gone: a prune may have deleted one
-    /// since, or a loss of power. A pruner may not count what it has as the copy that stays.
+    /// Syncs unlisted packs alone. Returns whether all are there.
     pub(crate) fn settle_packs(&self, files: &Files) -> Result<bool> {
-        let mut are_there = true;
-        for (pack, _) in &self.unlisted {
-            match files.storage.settle(&name_in(folder::PACKS, *pack)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => are_there = false,
-                settled => settled?,
+        if !rules::holds(Rule::DurablePacks) {
+            return Ok(true);
+        }
+        let settle = |(pack, _): &(FileId, u64)| match files.storage.settle(&name_in(folder::PACKS, *pack)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            settled => settled.map(|()| true),
+        };
+        for group in self.unlisted.chunks(REQUESTS) {
+            for is_there in each(files.storage.is_remote(), group, settle) {
+                if !is_there? {
+                    return Ok(false);
+                }
             }
         }
-        Ok(are_there)
+        Ok(true)
     }
 }

@@ -59,7 +59,9 @@ impl Repository {
         }
         let state = PruneState::read_listed(&self.files, &listed)?;
         // The merged file has its number: a loss of power that takes the entry back must not leave the file.
-        state.settle(&self.files)?;
+        if !state.settle(&self.files)? {
+            return Ok(None);
+        }
         let mut indexes = Vec::new();
         for id in &files {
             match self.files.read_index_once(*id) {

@@ -530,9 +530,11 @@ impl Repository {
         if !options.dry_run {
             state = state.settled(&self.files)?;
         }
-        let loaded = LoadedIndex::load_for_writer(self, state, listed.clone())?;
+        let mut loaded = LoadedIndex::load_for_writer(self, state, listed.clone())?;
         if !options.dry_run {
-            loaded.settle(&self.files)?;
+            if !loaded.settle(&self.files)? {
+                loaded = LoadedIndex::load_settled(self)?;
+            }
             self.retain_copies(&loaded);
         }
         Ok(loaded)

@@ -43,7 +43,7 @@ impl Repository {
             let waited = clock::now().seconds.saturating_sub(first_seen);
             let is_patient = u64::try_from(waited).unwrap_or(0) < options.patience.as_secs();
             match info.as_ref().map_or(SessionState::Unknown, |info| info.state) {
-                SessionState::Ended => self.delete_if_there(&name_in(folder::SESSIONS, id))?,
+                SessionState::Ended if self.delete_ended(id)? => {}
                 // Should it live all the same, it will notice.
                 SessionState::Dead => self.end_session(id)?,
                 _ if !is_patient || options.give_up_on.contains(&id) => self.end_session(id)?,
@@ -59,9 +59,7 @@ impl Repository {
         for (id, _) in listed.ids(&*self.files.storage, folder::SESSIONS)? {
             match self.session(id) {
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {}
-                Ok(info) if info.state == SessionState::Ended => {
-                    self.delete_if_there(&name_in(folder::SESSIONS, id))?;
-                }
+                Ok(info) if info.state == SessionState::Ended => drop(self.delete_ended(id)?),
                 Ok(info) if info.state == SessionState::Dead => self.end_session(id)?,
                 Err(error) if !error.is_fault() => return Err(error),
                 _ if options.give_up_on.contains(&id) => self.end_session(id)?,
@@ -69,6 +67,17 @@ impl Repository {
             }
         }
         Ok(())
+    }
+
+    /// Deletes a session that was ended, once what has ended it is durable. Returns whether it has: if a server has
+    /// lost its power since, and that file with it, the session is open again.
+    fn delete_ended(&self, id: FileId) -> Result<bool> {
+        match self.files.storage.settle(&name_in(folder::SNAPSHOTS, id)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            settled => settled?,
+        }
+        self.delete_if_there(&name_in(folder::SESSIONS, id))?;
+        Ok(true)
     }
 
     /// Ends a session by a void file in its snapshot's place. If the snapshot came first, that ends it, too.

@@ -137,22 +137,33 @@ impl PruneState {
     }
 
     /// Makes the last entry durable. Who wrote it may have been killed before it was, and index files that are
-    /// written now have its number: without it they would be newer than the log.
-    pub(crate) fn settle(&self, files: &Files) -> Result<()> {
+    /// written now have its number: without it they would be newer than the log. Returns whether this is still what is
+    /// stored: a server that lost its power since may have lost the entry, and have another in its place.
+    pub(crate) fn settle(&self, files: &Files) -> Result<bool> {
         if self.number == 0 {
-            return Ok(());
+            return Ok(true);
         }
         match files.storage.settle(&entry_name(self.number)) {
-            // There is a later one.
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+            // What such a storage has shown is durable.
+            Ok(()) if !files.storage.tells_absence() => return Ok(true),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        match read_entry(files, self.number) {
+            Ok(entry) => Ok(entry == self.entry || !self.damaged.is_empty()),
+            // Old ones are deleted once there are many others.
+            Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => {
+                Ok(PruneState::read(files)?.number > self.number)
+            }
+            Err(error) if error.is_fault() => Ok(!self.damaged.is_empty()),
+            Err(error) => Err(error),
         }
     }
 
     /// Returns the number of the last entry that no loss of power takes back. Another entry could have that number
     /// then, and what is noted under it would count as newer than that.
     pub(crate) fn durable_number(&self, files: &Files) -> u64 {
-        let is_durable = self.number == 0 || files.storage.settle(&entry_name(self.number)).is_ok();
+        let is_durable = self.number == 0 || self.settle(files).unwrap_or(false);
         self.number - u64::from(!is_durable)
     }
 
@@ -207,8 +218,8 @@ pub(crate) fn read_entry(files: &Files, number: u64) -> Result<Entry> {
 /// Adds an entry after `before`. Returns `None` if another process has added one first.
 pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result<Option<PruneState>> {
     // No loss of power leaves an entry without the one before it. What is damaged is replaced by the new one.
-    if before.damaged.is_empty() {
-        before.settle(files)?;
+    if before.damaged.is_empty() && !before.settle(files)? {
+        return Ok(None);
     }
     let number = before.number + 1;
     let entry = Entry {
@@ -251,4 +262,47 @@ fn forget_old(storage: &dyn Storage, last: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{InitOptions, Repository};
+
+    #[test]
+    fn an_entry_that_a_server_has_lost_since_or_replaced_is_not_relied_on() {
+        let storage = Arc::new(ibid_storage::Memory::new());
+        let files = Repository::init(storage.clone(), Some(b"secret"), &InitOptions::quick())
+            .unwrap()
+            .files;
+        let none = PruneState::read(&files).unwrap();
+        let added = |before: &PruneState, fence| {
+            let entry = Entry {
+                fence,
+                ..before.entry.clone()
+            };
+            append(&files, before, entry).unwrap()
+        };
+        let first = added(&none, 0).unwrap();
+        assert!(first.settle(&files).unwrap());
+        assert_eq!(first.durable_number(&files), 1);
+
+        storage.delete(&entry_name(1)).unwrap();
+        assert!(!first.settle(&files).unwrap());
+        assert_eq!(first.durable_number(&files), 0);
+        assert!(added(&first, 1).is_none());
+
+        let other = added(&none, 1).unwrap();
+        assert!(!first.settle(&files).unwrap(), "another one has its number");
+        assert!(other.settle(&files).unwrap());
+
+        added(&other, 2).unwrap();
+        storage.delete(&entry_name(1)).unwrap();
+        assert!(
+            other.settle(&files).unwrap(),
+            "old ones are deleted once there are others"
+        );
+    }
 }

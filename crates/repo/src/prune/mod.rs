@@ -276,7 +276,9 @@ impl Repository {
         let forgotten = self.settle_forgotten(&snapshots)?;
         let listed = LoadedIndex::list_for_pruner(self)?;
         let loaded = LoadedIndex::load_for_pruner(self, View::Writer, &state, listed.copy())?;
-        loaded.settle(&self.files)?;
+        if !loaded.settle(&self.files)? {
+            return Ok(Emptied::Overtaken);
+        }
         self.load_to_read(&state, listed)?;
         if summary.estimate.lost_packs == 0 {
             // Once, however often it begins again.
@@ -443,7 +445,8 @@ impl Repository {
             read()?;
         }
         let is_same = all.state.number == state.number && kept.state.number == state.number;
-        Ok((is_same && kept.settle_packs(&self.files)?).then_some((all, kept)))
+        let is_durable = is_same && kept.settle_packs(&self.files)?;
+        Ok(is_durable.then_some((all, kept)))
     }
 
     /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
@@ -514,7 +517,7 @@ fn was_any_seen(batch: &Batch) -> bool {
 /// How an attempt to empty and condemn packs ended.
 enum Emptied {
     Condemned(Box<Condemned>),
-    /// Another pruner was faster.
+    /// Another pruner was faster, or the storage has lost what was not durable yet.
     Overtaken,
     /// Nothing can be encoded anew, for this reason.
     Only(Warning),

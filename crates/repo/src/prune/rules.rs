@@ -29,6 +29,8 @@ pub enum Rule {
     Doubt,
     /// A keeper who prunes the files of a writer compares what the writer has signed with its ids.
     Verify,
+    /// Packs that others have stored are durable before anything relies on them.
+    DurablePacks,
 }
 
 #[cfg(feature = "simulation")]

@@ -27,7 +27,9 @@ impl Repository {
         if state.entry.doomed.is_empty() && state.entry.fence == 0 {
             return Ok(());
         }
-        state.settle(&self.files)?;
+        if !state.settle(&self.files)? {
+            return Ok(());
+        }
         let storage = &*self.files.storage;
         let listed = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
         let (mut bytes, mut doomed) = (0, Vec::new());

@@ -97,9 +97,13 @@ impl Repository {
             // As backups and prunes do.
             log.settled(&uncached.files)?;
         }
-        let loaded = uncached.loaded()?;
-        if !options.dry_run {
-            loaded.settle(&uncached.files)?;
+        let mut loaded = uncached.loaded()?;
+        if !options.dry_run && !loaded.settle(&uncached.files)? {
+            uncached.refresh();
+            loaded = uncached.loaded()?;
+            if !loaded.settle(&uncached.files)? {
+                return Err(Error::PruneBusy);
+            }
         }
         let mut repairing = Repairing {
             repository: &uncached,

@@ -2,8 +2,8 @@
 //! storage who goes on, who sleeps, who is killed, whose clock jumps, whose answer is lost, whose call arrives late,
 //! and when the power is lost.
 //!
-//! What is stored or deleted can be seen one call before it is durable. A loss of power kills all actors and undoes
-//! any part of what is not durable, as the storage of a folder may.
+//! What is stored or deleted can be seen one call before it is durable. A loss of power undoes any part of what is not
+//! durable, as the storage of a folder may, and kills all actors; or it is that of a server, and they go on.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -106,6 +106,8 @@ struct State {
     remains: Remains,
     /// Calls until the power is lost, if it is.
     power: Option<u64>,
+    /// How often a server lost its power, and those who use it went on.
+    restarts: u32,
 }
 
 /// Returns by how many seconds a clock is wrong.
@@ -121,13 +123,18 @@ impl State {
         self.random.below(times) == 0
     }
 
-    /// Counts a call. If the power is lost now, all actors are killed.
+    /// Counts a call. If the power is lost now, all actors are killed; or that of a server, and they go on.
     fn use_power(&mut self) {
         let Some(left) = &mut self.power else { return };
         *left -= 1;
         if *left == 0 {
             self.power = None;
             self.remains.lose_power(&mut self.random);
+            if self.once_in(2) {
+                self.restarts += 1;
+                self.power = Some(1 + self.random.below(CALLS));
+                return;
+            }
             self.killed.fill(true);
             let asleep = self.actors.iter_mut().filter(|actor| **actor == Actor::Asleep);
             asleep.for_each(|actor| *actor = Actor::Awake);
@@ -171,6 +178,7 @@ impl Turns {
             killed: vec![false; actors],
             now: 0,
             remains,
+            restarts: 0,
         };
         state.pass_on();
         let turns = Arc::new(Turns {
@@ -281,13 +289,23 @@ impl Seat {
     ) -> Result<(), Error> {
         state.remains.unsettle(name);
         let changed = change(&self.turns.store);
+        let restarts = state.restarts;
         drop(state);
         if operation == Operation::Put && name.is_in("packs") {
             // Another thread may store another pack meanwhile.
             (self.turns.seam.give_way)();
         }
+        let mut state = self.turn(operation, Some(name))?;
+        if state.restarts != restarts {
+            return Err(Error::new(
+                ErrorKind::Io,
+                operation,
+                Some(name),
+                "a server without power",
+            ));
+        }
         // If it is as another actor has left it, that is made durable, too.
-        self.turn(operation, Some(name))?.remains.unsettled.remove(name);
+        state.remains.unsettled.remove(name);
         changed
     }
 }
