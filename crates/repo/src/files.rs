@@ -28,6 +28,8 @@ const DIRECTORY_SHARE: u64 = 256;
 const DIRECTORY_MIN: u64 = 4 << 10;
 /// A directory that is known to be larger than this is read after its trailer says so.
 const DIRECTORY_KNOWN_MAX: u64 = 4 << 20;
+/// Bytes before a directory that are fetched with it, if these are all of its pack.
+const WHOLE_MAX: u64 = 128 << 10;
 
 /// The storage of a repository, and the keys that seal its files.
 pub(crate) struct Files {
@@ -311,9 +313,20 @@ impl Files {
                 is_kept.set(true);
                 return Ok(());
             }
-            self.storage.read_at(&name, from, buffer)?;
-            if let Some(parts) = &self.parts {
-                parts.put_where_room(id, from, buffer);
+            match &self.parts {
+                // Its frames are mostly needed next, and cost less than another request.
+                Some(parts) if from <= WHOLE_MAX => {
+                    let mut pack = vec![0; from as usize + buffer.len()];
+                    self.storage.read_at(&name, 0, &mut pack)?;
+                    buffer.copy_from_slice(&pack[from as usize..]);
+                    parts.put_where_room(id, 0, &pack);
+                }
+                parts => {
+                    self.storage.read_at(&name, from, buffer)?;
+                    if let Some(parts) = parts {
+                        parts.put_where_room(id, from, buffer);
+                    }
+                }
             }
             Ok(())
         });

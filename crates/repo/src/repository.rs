@@ -34,6 +34,8 @@ pub const CHUNKER_DEFAULT: &str = "argmin";
 pub const AVERAGE_DEFAULT: usize = 128 << 10;
 /// Data that a local cache keeps by default, bytes.
 pub const CACHED_DATA_DEFAULT: u64 = 2 << 30;
+/// Data that a [temporary cache](Repository::with_some_cache) keeps at most, bytes.
+const TEMPORARY_DATA_MAX: u64 = 256 << 20;
 
 /// Cache of decoded frames in a reader of trees, bytes.
 const TREE_CACHE: u64 = 32 << 20;
@@ -336,6 +338,20 @@ impl Repository {
         Repository {
             cache: Some(cache),
             ..self
+        }
+        .with_copies()
+    }
+
+    /// Returns this handle or, if the storage is far and there is no cache, one with a cache that goes with it: of
+    /// files that an operation would fetch several times otherwise. It does not remember the key.
+    pub(crate) fn with_some_cache(&self) -> Repository {
+        if self.cache.is_some() || !self.files.storage.is_remote() || self.files.keys.is_of_writer() {
+            return self.clone();
+        }
+        Repository {
+            cache: Some(Cache::temporary(&self.scratch_folder())),
+            cached_data: self.cached_data.min(TEMPORARY_DATA_MAX),
+            ..self.clone()
         }
         .with_copies()
     }

@@ -333,10 +333,13 @@ pub(crate) async fn pruner(world: Shared) {
     let rounds = 1 + world.borrow_mut().random.below(3);
     for _ in 0..rounds {
         let moved = repacks(&world).await;
-        if !condemns(&world, moved).await || !sees(&world).await {
+        if !condemns(&world, moved).await {
             return;
         }
-        if !dooms(&world).await {
+        let Some(seen) = sees(&world).await else {
+            return;
+        };
+        if !dooms(&world, seen).await {
             return;
         }
         sweeps(&world).await;
@@ -452,30 +455,39 @@ async fn condemns(world: &Shared, moved: BTreeSet<Id>) -> bool {
     false
 }
 
-/// Notes which sessions are open.
-async fn sees(world: &Shared) -> bool {
+/// Notes which sessions are open. Returns the last entry if none is, and nothing was noted; `None` if the pruner gives
+/// up.
+async fn sees(world: &Shared) -> Option<Option<State>> {
     for _ in 0..5 {
         let before = log::settled(world).await;
         if before.batches.iter().all(|batch| batch.seen.is_some()) {
-            return true;
+            return Some(None);
         }
         let open = list(world, Folder::Sessions).await;
+        if open.is_empty() {
+            return Some(Some(before));
+        }
         let mut state = before.clone();
         for batch in &mut state.batches {
             batch.seen.get_or_insert_with(|| open.clone());
         }
         if log::append(world, &before, state).await {
-            return true;
+            return Some(None);
         }
     }
-    false
+    None
 }
 
 /// Dooms condemned packs once all sessions that were seen have ended; those that are needed after all are
-/// released.
-async fn dooms(world: &Shared) -> bool {
+/// released. After the entry `unseen`, none was open.
+async fn dooms(world: &Shared, unseen: Option<State>) -> bool {
     for _ in 0..10 {
-        let before = log::settled(world).await;
+        let mut before = log::settled(world).await;
+        if unseen.as_ref() == Some(&before) {
+            for batch in &mut before.batches {
+                batch.seen.get_or_insert_default();
+            }
+        }
         let mut open = BTreeSet::new();
         let seen: BTreeSet<Id> = before
             .batches

@@ -172,7 +172,7 @@ fn one(seed: u64, without: Option<&'static str>, totals: &mut Totals) -> Option<
             // The lid of the laptop is closed.
             1 | 2 => asleep.push(actors.swap_remove(at)),
             3 => world.borrow_mut().land_one(),
-            4 => {
+            4 if random.below(3) == 0 => {
                 world.borrow_mut().lose_power();
                 if random.below(2) == 0 {
                     // Of the machine of all of them; otherwise of a server, and they go on.

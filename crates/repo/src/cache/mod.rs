@@ -10,6 +10,7 @@ mod file;
 mod opened;
 mod parts;
 mod rates;
+mod temporary;
 mod twin;
 
 use std::collections::HashSet;
@@ -71,6 +72,8 @@ pub(crate) struct Cache {
     folder: PathBuf,
     /// The folder goes with the last handle, if it is a twin.
     _twin: Option<twin::Twin>,
+    /// The same, if it is temporary. A twin of it goes first.
+    _temporary: Option<temporary::Temporary>,
 }
 
 /// Contents of a local cache.
@@ -103,6 +106,7 @@ impl Cache {
         Cache {
             folder: folder.join(repository.to_string()),
             _twin: None,
+            _temporary: None,
         }
     }
 

@@ -35,6 +35,7 @@ impl Cache {
         let twin = Cache {
             folder: folder.clone(),
             _twin: None,
+            _temporary: self._temporary.clone(),
         };
         twin.make_folder(&folder)?;
         let twin = Cache {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use ibid_format::prune_log::Batch;
 use ibid_format::{FileId, snapshot};
 use ibid_storage::{ErrorKind, Name};
 
 use super::rules::{self, Rule};
-use super::{PruneOptions, PruneState, WaitingFor};
+use super::{PruneOptions, WaitingFor};
 use crate::layout::{folder, name_in};
 use crate::listed::Listed;
 use crate::session::SessionState;
@@ -18,10 +19,8 @@ const DELETED_AT_ONCE: usize = 1000;
 impl Repository {
     /// Returns those of the sessions that were seen which must still be waited for. Those whose process is gone,
     /// those that have lasted too long, and those to give up on are ended.
-    pub(super) fn decide(&self, state: &PruneState, options: &PruneOptions) -> Result<Vec<WaitingFor>> {
-        let seen: BTreeSet<FileId> = state
-            .entry
-            .batches
+    pub(super) fn decide(&self, batches: &[Batch], options: &PruneOptions) -> Result<Vec<WaitingFor>> {
+        let seen: BTreeSet<FileId> = batches
             .iter()
             .flat_map(|batch| batch.seen.iter().flatten())
             .copied()
@@ -34,9 +33,7 @@ impl Repository {
                 Err(error) if error.is_fault() => None,
                 info => Some(info?),
             };
-            let first_seen = state
-                .entry
-                .batches
+            let first_seen = batches
                 .iter()
                 .filter(|batch| batch.seen.iter().flatten().any(|seen| *seen == id));
             let first_seen = first_seen.map(|batch| batch.time.seconds).min().unwrap_or(i64::MAX);

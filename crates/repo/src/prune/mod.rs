@@ -66,7 +66,7 @@ impl Repository {
     /// # Errors
     /// As [`prune`](Repository::prune).
     pub fn prune_estimate_without(&self, forgotten: &[FileId], options: &PruneOptions) -> Result<PruneEstimate> {
-        let doubting = self.doubting(false);
+        let doubting = self.with_some_cache().doubting(false);
         let loaded = LoadedIndex::load(&doubting, View::Writer)?;
         loaded.lost_packs().tell(self);
         doubting.estimate_of(&loaded, forgotten, options)
@@ -114,7 +114,7 @@ impl Repository {
     /// ```
     pub fn prune(&self, options: &PruneOptions) -> Result<PruneSummary> {
         self.refuse_append_only()?;
-        let pruned = self.doubting(true).prune_doubting(options);
+        let pruned = self.with_some_cache().doubting(true).prune_doubting(options);
         self.refresh();
         pruned
     }
@@ -154,12 +154,24 @@ impl Repository {
         if options.exclusive {
             self.refuse_open_sessions(options)?;
         }
-        let folders = [folder::CHECKPOINTS, folder::PRUNE, folder::SESSIONS];
+        let folders = [
+            folder::CHECKPOINTS,
+            folder::INDEX,
+            folder::PACKS,
+            folder::PRUNE,
+            folder::SESSIONS,
+            folder::SKETCHES,
+        ];
         let listed = Listed::of(&*self.files.storage, &folders)?;
         // What an earlier one has begun.
         let state = PruneState::read_listed(&self.files, &listed)?;
-        let state = self.settle_batches(state, options, None, &mut summary)?;
-        self.sweep(&state, &mut Moved::new(&self.scratch()), &mut summary)?;
+        let (state, listed_since) = self.settle_batches(state, options, None, &mut summary)?;
+        let listed_last = match listed_since.has(folder::INDEX) {
+            true => &listed_since,
+            false => &listed,
+        };
+        let moved = &mut Moved::new(&self.scratch());
+        self.sweep(&state, listed_last, moved, Vec::new(), &mut summary)?;
         self.drop_useless_checkpoints(&listed)?;
         self.end_dead_sessions(options, &listed)?;
         let mut state = Some(state);
@@ -182,10 +194,11 @@ impl Repository {
                 Err(error) => return Err(error),
                 Ok(Emptied::Condemned(mut condemned)) => {
                     self.refresh();
-                    let state = self.settle_batches(condemned.state, options, condemned.known, &mut summary)?;
-                    self.sweep(&state, &mut condemned.moved, &mut summary)?;
+                    let (state, listed) =
+                        self.settle_batches(condemned.state, options, condemned.known, &mut summary)?;
                     // They can't come back now.
-                    self.delete_all(folder::FORGOTTEN, &condemned.forgotten)?;
+                    let forgotten = condemned.forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
+                    self.sweep(&state, &listed, &mut condemned.moved, forgotten.collect(), &mut summary)?;
                     self.refresh();
                     self.renew_locks(&mut summary)?;
                     self.sum_up(&mut summary)?;
@@ -247,6 +260,12 @@ impl Repository {
         let forgotten = self.files.list(folder::FORGOTTEN)?;
         let mut forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
         forgotten.retain(|id| !snapshots.iter().any(|info| info.id == *id));
+        // Drawn for any storage, so that the history of a simulation is the same on each.
+        let never_stored = new_id();
+        if !self.files.storage.tells_absence() {
+            // What such a server no longer lists is gone for good.
+            return Ok(forgotten);
+        }
         let mut absent = Vec::new();
         for &id in &forgotten {
             // A writer could name one here that is about to be stored, and have it deleted.
@@ -254,12 +273,8 @@ impl Repository {
                 absent.push(id);
             }
         }
-        // Drawn for any storage, so that the history of a simulation is the same on each.
-        let never_stored = new_id();
-        if self.files.storage.tells_absence() {
-            // In a folder, that makes all durable that was removed from it: also what was not copied.
-            absent.push(never_stored);
-        }
+        // In a folder, that makes all durable that was removed from it: also what was not copied.
+        absent.push(never_stored);
         self.delete_all(folder::SNAPSHOTS, &absent)?;
         Ok(forgotten)
     }
@@ -328,7 +343,8 @@ impl Repository {
     fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
         // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
         let snapshots = self.snapshots_needed()?;
-        let Some((all, kept)) = self.load_views(before, View::Writer, View::Without(goes.clone()))? else {
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let Some((all, kept)) = self.load_views(before, &listed, View::Writer, View::Without(goes.clone()))? else {
             return Ok(None);
         };
         let (released, known) = self.still_needed(&all, &kept, &snapshots, None, &goes)?;
@@ -360,16 +376,17 @@ impl Repository {
 
     /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `state` is the last entry of the
     /// log that is known, and the one that is returned is; `known` says what was looked at when the last packs of it
-    /// were condemned.
+    /// were condemned. Also returns what was listed before packs were doomed, if any were.
     fn settle_batches(
         &self,
         state: PruneState,
         options: &PruneOptions,
         known: Option<Known>,
         summary: &mut PruneSummary,
-    ) -> Result<PruneState> {
+    ) -> Result<(PruneState, Listed)> {
         summary.waiting.clear();
         let mut last = Some(state);
+        let mut listed = Listed::default();
         for _ in 0..TRIES_MAX {
             let state = match last.take() {
                 Some(state) => state,
@@ -377,9 +394,10 @@ impl Repository {
             };
             let state = state.settled(&self.files)?;
             if state.entry.batches.is_empty() {
-                return Ok(state);
+                return Ok((state, listed));
             }
-            if state.entry.batches.iter().any(|batch| batch.seen.is_none()) {
+            let mut batches = state.entry.batches.clone();
+            if batches.iter().any(|batch| batch.seen.is_none()) {
                 self.wait_for_caches(2, options)?;
                 let mut open: Vec<FileId> = self
                     .files
@@ -390,38 +408,45 @@ impl Repository {
                 if !rules::holds(Rule::Seen) {
                     open.clear();
                 }
-                let mut entry = state.entry.clone();
-                for batch in &mut entry.batches {
-                    if batch.seen.is_none() {
-                        batch.seen = Some(open.clone());
-                        batch.time = clock::now();
-                    }
+                for batch in batches.iter_mut().filter(|batch| batch.seen.is_none()) {
+                    batch.seen = Some(open.clone());
+                    batch.time = clock::now();
                 }
-                last = log::append(&self.files, &state, entry)?;
-                continue;
+                // Where none is open, there is none to wait for, and the next entry can doom these packs.
+                if !open.is_empty() {
+                    let entry = Entry {
+                        batches,
+                        ..state.entry.clone()
+                    };
+                    last = log::append(&self.files, &state, entry)?;
+                    continue;
+                }
             }
-            let waiting = self.decide(&state, options)?;
+            let waiting = self.decide(&batches, options)?;
             let is_due = |batch: &Batch| {
                 let seen = batch.seen.as_deref().unwrap_or_default();
                 !waiting.iter().any(|session| seen.contains(&session.id))
             };
-            let due: Vec<bool> = state.entry.batches.iter().map(is_due).collect();
+            let due: Vec<bool> = batches.iter().map(is_due).collect();
             summary.waiting = waiting;
             if !due.contains(&true) {
-                return Ok(state);
+                return Ok((state, listed));
             }
-            if state.entry.batches.iter().any(was_any_seen) {
+            if batches.iter().any(was_any_seen) {
                 // Their last snapshots may not be listed yet.
                 self.wait_for_caches(1, options)?;
             }
-            let Some(entry) = self.doom(&state, &due, known.as_ref())? else {
+            let Some((entry, listed_before)) = self.doom(&state, batches, &due, known.as_ref())? else {
                 continue;
             };
             last = log::append(&self.files, &state, entry)?;
+            if last.is_some() {
+                listed = listed_before;
+            }
             if !due.contains(&false)
                 && let Some(state) = last.take()
             {
-                return Ok(state);
+                return Ok((state, listed));
             }
         }
         Err(Error::PruneBusy)
@@ -430,8 +455,13 @@ impl Repository {
     /// Loads the index in two views, from the same lists, and also to read with. What is kept is durable then: a loss
     /// of power must not take it back once its other copy is deleted. `None` if the log has gone on since `state`, or
     /// a pack is gone.
-    fn load_views(&self, state: &PruneState, all: View, kept: View) -> Result<Option<(Arc<LoadedIndex>, LoadedIndex)>> {
-        let listed = LoadedIndex::list_for_pruner(self)?;
+    fn load_views(
+        &self,
+        state: &PruneState,
+        listed: &Listed,
+        all: View,
+        kept: View,
+    ) -> Result<Option<(Arc<LoadedIndex>, LoadedIndex)>> {
         let load = |view| LoadedIndex::load_for_pruner(self, view, state, listed.copy());
         let read = || self.load_to_read(state, listed.copy());
         let is_of_readers = all.left_out(state).is_empty();
@@ -449,16 +479,23 @@ impl Repository {
         Ok(is_durable.then_some((all, kept)))
     }
 
-    /// Returns the entry that dooms the batches that are due, and releases what is needed after all. `None`
-    /// if the log has gone on.
-    fn doom(&self, state: &PruneState, due: &[bool], known: Option<&Known>) -> Result<Option<Entry>> {
+    /// Returns the entry that dooms those of the batches of a state that are due, and releases what is needed after
+    /// all, and what was listed for that. `None` if the log has gone on.
+    fn doom(
+        &self,
+        state: &PruneState,
+        batches: Vec<Batch>,
+        due: &[bool],
+        known: Option<&Known>,
+    ) -> Result<Option<(Entry, Listed)>> {
         let condemned = state.condemned();
         let snapshots = self.snapshots_needed()?;
-        if state.entry.batches.iter().any(was_any_seen) {
+        if batches.iter().any(was_any_seen) {
             // One of a session that was open may have been stored, and forgotten, since packs were condemned.
             self.settle_forgotten(&snapshots)?;
         }
-        let Some((all, kept)) = self.load_views(state, View::Reader, View::Writer)? else {
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let Some((all, kept)) = self.load_views(state, &listed, View::Reader, View::Writer)? else {
             return Ok(None);
         };
         let released = match rules::holds(Rule::MarkAgain) {
@@ -467,6 +504,7 @@ impl Repository {
         };
         let mut entry = Entry {
             verified: self.verified(&all)?,
+            batches,
             ..state.entry.clone()
         };
         for (batch, is_due) in entry.batches.iter_mut().zip(due) {
@@ -478,7 +516,7 @@ impl Repository {
         entry.batches.retain(|batch| !batch.packs.is_empty());
         entry.doomed.sort_unstable();
         entry.doomed.dedup();
-        Ok(Some(entry))
+        Ok(Some((entry, listed)))
     }
 
     /// Notes the bytes of all files of the repository but keys and config, and the number of writers.

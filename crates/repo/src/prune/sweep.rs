@@ -22,16 +22,32 @@ const BUDGET_A_SKETCH: u64 = 600;
 const READ_SHARE: u64 = 128;
 
 impl Repository {
-    /// Deletes what is doomed in this state. `moved` are frames that were moved, whose sketches move with them.
-    pub(super) fn sweep(&self, state: &PruneState, moved: &mut Moved, summary: &mut PruneSummary) -> Result<()> {
+    /// Deletes what is doomed in this state, and also what is `gone` with it. `listed` has folders as they were before
+    /// this was decided, if they were listed together; `moved` are frames that were moved, whose sketches move with
+    /// them.
+    pub(super) fn sweep(
+        &self,
+        state: &PruneState,
+        listed: &Listed,
+        moved: &mut Moved,
+        mut gone: Vec<Name>,
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
         if state.entry.doomed.is_empty() && state.entry.fence == 0 {
-            return Ok(());
+            return self.delete_names(&gone);
         }
         if !state.settle(&self.files)? {
             return Ok(());
         }
         let storage = &*self.files.storage;
-        let listed = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
+        let listed_now;
+        let listed = match listed.has(folder::INDEX) {
+            true => listed,
+            false => {
+                listed_now = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
+                &listed_now
+            }
+        };
         let (mut bytes, mut doomed) = (0, Vec::new());
         listed.each(storage, folder::PACKS, |id, size| {
             if state.is_doomed(id) {
@@ -40,14 +56,13 @@ impl Repository {
             }
             Ok(())
         })?;
-        let mut gone = Vec::new();
-        let index_left = match self.sweep_index(state, &listed, &mut gone, summary) {
+        let index_left = match self.sweep_index(state, listed, &mut gone, summary) {
             // There is space for them once the packs are gone. To all who read them, these are not there already.
             Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && !doomed.is_empty() => true,
             swept => swept.map(|()| false)?,
         };
         if !doomed.is_empty() {
-            self.sweep_sketches(state, &listed, moved, &mut gone, summary)?;
+            self.sweep_sketches(state, listed, moved, &mut gone, summary)?;
         }
         let names: Vec<_> = doomed.iter().map(|id| name_in(folder::PACKS, *id)).collect();
         self.note_locked(&names, summary)?;

@@ -10,7 +10,7 @@ use ibid_storage::fault::Flaky;
 use ibid_storage::{Error as StorageError, Name};
 
 use crate::support::hooked::{Hooked, Hooks};
-use crate::support::{Folder, noise, quick, scratch};
+use crate::support::{Folder, backup, noise, quick, scratch};
 
 /// Names in a page of a list.
 const PAGE: u64 = 1000;
@@ -162,15 +162,59 @@ fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice()
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert!(pruned.packs_deleted > 1 && pruned.packs_written > 0, "{pruned:?}");
     assert!(pruned.encoded_anew > 0);
-    assert_eq!(storage.0.lists() - before, 1 + (2 + 1) + (2 + 1 + 2) + 2);
+    assert_eq!(storage.0.lists() - before, 1 + (2 + 1) + (2 + 1 + 2) + 1);
     let before = storage.0.lists();
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert_eq!(pruned.packs_deleted, 0);
     assert_eq!(
         storage.0.lists() - before,
-        1 + 1 + (2 + 1) + 1 + 1,
-        "two sweeps, and nothing else"
+        1 + (2 + 1) + 1 + 1,
+        "a sweep, and nothing else"
     );
+}
+
+/// The cache goes with the prune.
+#[test]
+fn a_prune_without_a_cache_asks_as_often_as_one_with_an_empty_cache() {
+    let tree = Folder::new();
+    let memory = Arc::new(MemoryStorage::new());
+    let repository = Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
+    let mut text = noise(7, 400_000);
+    let backups = [0, 1, 2, 3, 4, 5].map(|version| {
+        for number in 0..20 {
+            text[number * 20_000 + version * 100] ^= 1;
+            tree.write(number.to_string(), &text[number * 20_000..][..20_000]);
+        }
+        backup(&repository, tree.path()).id.unwrap()
+    });
+    repository.forget(&backups[..4]).unwrap();
+    let (cache, temporary) = (scratch(), scratch());
+    let prune = |is_cached: bool| {
+        let copy = Arc::new(MemoryStorage::new());
+        memory
+            .list("", &mut |name, _| {
+                copy.put(&name, &[&memory.get(&name, u64::MAX).unwrap()]).unwrap()
+            })
+            .unwrap();
+        let storage = far(&copy);
+        let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
+        let repository = match is_cached {
+            true => repository.with_cache(cache.path()),
+            false => repository.with_scratch(temporary.path()),
+        };
+        let (before, options) = (storage.0.requests(), PruneOptions::default());
+        repository.prune_estimate(&options).unwrap();
+        let of_estimate = storage.0.requests() - before;
+        let pruned = repository.prune(&options).unwrap();
+        assert!(pruned.packs_deleted > 1 && pruned.encoded_anew > 0, "{pruned:?}");
+        (of_estimate, storage.0.requests() - before)
+    };
+    let (cached, without) = (prune(true), prune(false));
+    assert_eq!(without.0, cached.0, "an estimate");
+    // The estimate has filled the cache.
+    assert!(without.1 <= cached.1 + cached.0, "{without:?} {cached:?}");
+    let left = std::fs::read_dir(temporary.path()).unwrap().count();
+    assert_eq!(left, 0, "files are left behind");
 }
 
 /// Answers what is read of a folder only once so much was asked for at once.
