@@ -343,7 +343,8 @@ impl Repository {
     }
 
     /// Returns this handle or, if the storage is far and there is no cache, one with a cache that goes with it: of
-    /// files that an operation would fetch several times otherwise. It does not remember the key.
+    /// files that an operation would fetch several times otherwise. It does not remember the key, and what it loads is
+    /// its own.
     pub(crate) fn with_some_cache(&self) -> Repository {
         if self.cache.is_some() || !self.files.storage.is_remote() || self.files.keys.is_of_writer() {
             return self.clone();
@@ -351,6 +352,7 @@ impl Repository {
         Repository {
             cache: Some(Cache::temporary(&self.scratch_folder())),
             cached_data: self.cached_data.min(TEMPORARY_DATA_MAX),
+            loaded: Arc::default(),
             ..self.clone()
         }
         .with_copies()
