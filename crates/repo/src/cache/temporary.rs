@@ -23,7 +23,8 @@ impl Cache {
     /// Returns a cache in a folder of its own below `folder`. It is made when there is something to keep.
     pub(crate) fn temporary(folder: &Path) -> Cache {
         remove_abandoned(folder);
-        let folder = folder.join(format!("{NAME}{}", new_id()));
+        // Simulations of one seed, side by side, draw the same ids, and must not have the same folder.
+        let folder = folder.join(format!("{NAME}{}-{}", std::process::id(), new_id()));
         Cache {
             folder: folder.clone(),
             _twin: None,
