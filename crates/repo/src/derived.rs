@@ -55,7 +55,7 @@ impl Repository {
     ) -> Result<DerivedEnd> {
         self.look_again(seen)?;
         if let Due::IsThere(id) = is_due(seen, snapshot)? {
-            self.settle_snapshot(id)?;
+            self.files.storage.settle(&name_in(folder::SNAPSHOTS, id))?;
             return Ok(DerivedEnd::Stored(id, None));
         }
         let SessionEnd::Stored(size) = put(session)? else {
@@ -85,10 +85,9 @@ impl Repository {
             let Some(smaller) = seen.iter().filter(is_smaller).map(|other| other.id).min() else {
                 return Ok(own);
             };
-            match self.settle_snapshot(smaller) {
-                // It is gone, so it counts no longer.
-                Err(Error::Storage(error)) if error.kind() == ErrorKind::NotFound => continue,
-                settled => settled?,
+            // If it is gone, it counts no longer.
+            if !self.files.settle(folder::SNAPSHOTS, smaller)? {
+                continue;
             }
             break smaller;
         };
@@ -137,11 +136,6 @@ impl Repository {
         }
         seen.sort_by_key(order);
         Ok(())
-    }
-
-    /// Makes a snapshot durable that another process has stored, perhaps a moment ago.
-    fn settle_snapshot(&self, id: FileId) -> Result<()> {
-        Ok(self.files.storage.settle(&name_in(folder::SNAPSHOTS, id))?)
     }
 
     /// Deletes the files of snapshots, if they are there.

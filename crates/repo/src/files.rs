@@ -9,7 +9,7 @@ use ibid_format::frame;
 use ibid_format::pack::{self, PackKind, PackSummary};
 use ibid_format::snapshot::{self, Snapshot};
 use ibid_format::{ChunkPrefix, FileId, Keys, index as index_file};
-use ibid_storage::Storage;
+use ibid_storage::{ErrorKind, Storage};
 
 use crate::cache::{Copies, Parts};
 use crate::index::Pack;
@@ -174,6 +174,14 @@ impl Files {
         Ok(start..start + plain.len())
     }
 
+    /// Makes a file durable that another process has stored, perhaps a moment ago. Returns whether it is there.
+    pub(crate) fn settle(&self, folder: &str, id: FileId) -> Result<bool> {
+        match self.storage.settle(&name_in(folder, id)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            settled => Ok(settled.map(|()| true)?),
+        }
+    }
+
     /// Reads a snapshot; `None` if it is void.
     pub(crate) fn read_snapshot(&self, id: FileId, size: u64) -> Result<Option<Snapshot>> {
         if let Some(copies) = self.copies.as_ref().filter(|_| size <= snapshot::LIMIT) {
@@ -313,21 +321,19 @@ impl Files {
                 is_kept.set(true);
                 return Ok(());
             }
-            match &self.parts {
-                // Its frames are mostly needed next, and cost less than another request.
-                Some(parts) if from <= WHOLE_MAX => {
-                    let mut pack = vec![0; from as usize + buffer.len()];
-                    self.storage.read_at(&name, 0, &mut pack)?;
-                    buffer.copy_from_slice(&pack[from as usize..]);
-                    parts.put_where_room(id, 0, &pack);
-                }
-                parts => {
-                    self.storage.read_at(&name, from, buffer)?;
-                    if let Some(parts) = parts {
-                        parts.put_where_room(id, from, buffer);
-                    }
-                }
+            let Some(parts) = &self.parts else {
+                return self.storage.read_at(&name, from, buffer);
+            };
+            if from > WHOLE_MAX {
+                self.storage.read_at(&name, from, buffer)?;
+                parts.put_where_room(id, from, buffer);
+                return Ok(());
             }
+            // Its frames are mostly needed next, and cost less than another request.
+            let mut pack = vec![0; from as usize + buffer.len()];
+            self.storage.read_at(&name, 0, &mut pack)?;
+            buffer.copy_from_slice(&pack[from as usize..]);
+            parts.put_where_room(id, 0, &pack);
             Ok(())
         });
         match read {

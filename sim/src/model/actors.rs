@@ -333,13 +333,11 @@ pub(crate) async fn pruner(world: Shared) {
     let rounds = 1 + world.borrow_mut().random.below(3);
     for _ in 0..rounds {
         let moved = repacks(&world).await;
-        if !condemns(&world, moved).await {
+        let mut none_open = None;
+        if !condemns(&world, moved).await || !sees(&world, &mut none_open).await {
             return;
         }
-        let Some(seen) = sees(&world).await else {
-            return;
-        };
-        if !dooms(&world, seen).await {
+        if !dooms(&world, none_open).await {
             return;
         }
         sweeps(&world).await;
@@ -455,35 +453,35 @@ async fn condemns(world: &Shared, moved: BTreeSet<Id>) -> bool {
     false
 }
 
-/// Notes which sessions are open. Returns the last entry if none is, and nothing was noted; `None` if the pruner gives
-/// up.
-async fn sees(world: &Shared) -> Option<Option<State>> {
+/// Notes which sessions are open. If none is, `none_open` is the last entry, and nothing is noted.
+async fn sees(world: &Shared, none_open: &mut Option<State>) -> bool {
     for _ in 0..5 {
         let before = log::settled(world).await;
         if before.batches.iter().all(|batch| batch.seen.is_some()) {
-            return Some(None);
+            return true;
         }
         let open = list(world, Folder::Sessions).await;
         if open.is_empty() {
-            return Some(Some(before));
+            *none_open = Some(before);
+            return true;
         }
         let mut state = before.clone();
         for batch in &mut state.batches {
             batch.seen.get_or_insert_with(|| open.clone());
         }
         if log::append(world, &before, state).await {
-            return Some(None);
+            return true;
         }
     }
-    None
+    false
 }
 
 /// Dooms condemned packs once all sessions that were seen have ended; those that are needed after all are
-/// released. After the entry `unseen`, none was open.
-async fn dooms(world: &Shared, unseen: Option<State>) -> bool {
+/// released. After the entry `none_open`, no session was open.
+async fn dooms(world: &Shared, none_open: Option<State>) -> bool {
     for _ in 0..10 {
         let mut before = log::settled(world).await;
-        if unseen.as_ref() == Some(&before) {
+        if none_open.as_ref() == Some(&before) {
             for batch in &mut before.batches {
                 batch.seen.get_or_insert_default();
             }

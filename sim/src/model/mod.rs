@@ -68,7 +68,7 @@ pub(crate) const RULES: [(&str, &str); 17] = [
     ),
     (
         "durable-packs",
-        "a pack of another counts for who stores or condemns once it is durable",
+        "a backup or a pruner counts a pack of another process once it is durable",
     ),
     (
         "durable-log",
@@ -175,7 +175,7 @@ fn one(seed: u64, without: Option<&'static str>, totals: &mut Totals) -> Option<
             4 if random.below(3) == 0 => {
                 world.borrow_mut().lose_power();
                 if random.below(2) == 0 {
-                    // Of the machine of all of them; otherwise of a server, and they go on.
+                    // The machine of all actors has lost it. Otherwise a server has, and its clients go on.
                     actors.clear();
                     asleep.clear();
                 }

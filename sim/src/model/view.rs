@@ -23,22 +23,6 @@ pub(crate) fn bits(chunks: Chunks) -> impl Iterator<Item = u8> {
 }
 
 impl View {
-    /// Does the same for who relies on what others have stored: all of it is durable.
-    pub(crate) async fn load_settled(world: &Shared, is_reader: bool) -> View {
-        'again: loop {
-            let view = View::load(world, is_reader).await;
-            if !log::is_settled(world, &view.state).await {
-                continue;
-            }
-            for pack in &view.unlisted {
-                if !settle(world, (Folder::Packs, *pack)).await {
-                    continue 'again;
-                }
-            }
-            return view;
-        }
-    }
-
     /// Reads the log, the index and the packs. Writers and pruners leave out condemned packs.
     pub(crate) async fn load(world: &Shared, is_reader: bool) -> View {
         'again: loop {
@@ -100,6 +84,22 @@ impl View {
                     (file, (packs, is_trusted || counts))
                 });
             view.files = known.collect();
+            return view;
+        }
+    }
+
+    /// Loads a view that a writer or a pruner can rely on: what others have stored of it is durable.
+    pub(crate) async fn load_settled(world: &Shared, is_reader: bool) -> View {
+        'again: loop {
+            let view = View::load(world, is_reader).await;
+            if !log::is_settled(world, &view.state).await {
+                continue;
+            }
+            for pack in &view.unlisted {
+                if !settle(world, (Folder::Packs, *pack)).await {
+                    continue 'again;
+                }
+            }
             return view;
         }
     }

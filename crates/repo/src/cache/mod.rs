@@ -18,6 +18,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use complete::Complete;
@@ -73,7 +74,7 @@ pub(crate) struct Cache {
     /// The folder goes with the last handle, if it is a twin.
     _twin: Option<twin::Twin>,
     /// The same, if it is temporary. A twin of it goes first.
-    _temporary: Option<temporary::Temporary>,
+    _temporary: Option<Arc<temporary::Folder>>,
 }
 
 /// Contents of a local cache.
@@ -331,9 +332,24 @@ fn touch(file: &File) {
     let _ = file.set_modified(SystemTime::now());
 }
 
+/// Returns whether the process that wrote a temporary file or folder must be gone.
+fn is_abandoned(path: &Path) -> bool {
+    age(path).is_some_and(|age| age > ABANDONED)
+}
+
+/// Removes those folders in one that have names which begin so, and that are to go.
+fn remove_folders(of: &Path, name: &str, goes: impl Fn(&Path) -> bool) {
+    for path in files_in(of).unwrap_or_default() {
+        let found = path.file_name().and_then(|name| name.to_str());
+        if found.is_some_and(|found| found.starts_with(name)) && goes(&path) {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
 /// Deletes a temporary file if the process that wrote it must be gone.
 fn remove_abandoned(path: &Path) {
-    if age(path).is_some_and(|age| age > ABANDONED) {
+    if is_abandoned(path) {
         let _ = std::fs::remove_file(path);
     }
 }

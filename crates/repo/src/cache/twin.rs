@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Cache, FOLDERS, age, copies, files_in, id_of};
+use super::{Cache, FOLDERS, copies, files_in, id_of, is_abandoned, remove_folders};
 use crate::rehearsal::Rehearsal;
 use crate::{Error, Result};
 
@@ -92,13 +92,7 @@ fn link(from: &Path, to: &Path) -> Result<()> {
 
 /// Removes the twins in the folder of a cache: with `abandoned`, only those that killed processes have left behind.
 pub(super) fn remove_twins(of: &Path, abandoned: bool) {
-    for path in files_in(of).unwrap_or_default() {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_old = || age(&path).is_some_and(|age| age > super::ABANDONED);
-        if name.starts_with(NAME) && (!abandoned || is_old()) {
-            let _ = std::fs::remove_dir_all(&path);
-        }
-    }
+    remove_folders(of, NAME, |path| !abandoned || is_abandoned(path));
 }
 
 impl Drop for Folder {

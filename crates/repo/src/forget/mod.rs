@@ -9,7 +9,7 @@ use ibid_storage::ErrorKind;
 pub use policy::{GroupBy, KeepPolicy, KeepWithin, PolicyDecision, PolicyGap, PolicyGroup};
 
 use crate::derived::{DerivedEnd, Due, IsDue, same_as};
-use crate::index::LoadedIndex;
+use crate::index::{LoadedIndex, View};
 use crate::layout::{folder, name_in};
 use crate::prune::PruneState;
 use crate::session::OpenSession;
@@ -170,7 +170,7 @@ impl Repository {
     ) -> Result<FileId> {
         PruneState::read(&self.files)?.settled(&self.files)?;
         self.refresh();
-        let loaded = LoadedIndex::load_settled(self)?;
+        let loaded = LoadedIndex::settled(&self.files, || LoadedIndex::load(self, View::Writer))?;
         let reader = self.tree_reader()?;
         let visited =
             Reach::new(self, &reader).visit(&snapshot.root, &mut |id, _, _| match loaded.index.get_stored(id) {

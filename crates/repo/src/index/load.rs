@@ -10,6 +10,7 @@
 //! become a run if they are many, in the cache or else in a temporary file. So loading takes time for
 //! what is new, and memory for little of it.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use super::lookup::Index;
 use super::number_set::NumberSet;
 use super::run::{PageCache, Run};
 use super::stored::StoredPacks;
+use crate::files::Files;
 use crate::layout::{DAMAGED_PACKS, folder, name_in};
 use crate::listed::Listed;
 use crate::prune::PruneState;
@@ -92,11 +94,12 @@ impl LoadedIndex {
         LoadedIndex::load_with(repository, View::Writer, Some(state), Listing::OfToday, listed)
     }
 
-    /// Loads it for one who stores what relies on it: until all that may not be durable yet has become so.
-    pub(crate) fn load_settled(repository: &Repository) -> Result<LoadedIndex> {
+    /// Loads an index by `load` until all of it that others have stored is durable, so that a new snapshot can rely on
+    /// it.
+    pub(crate) fn settled<L: Borrow<LoadedIndex>>(files: &Files, mut load: impl FnMut() -> Result<L>) -> Result<L> {
         for _ in 0..LOADED_AGAIN_MAX {
-            let loaded = LoadedIndex::load(repository, View::Writer)?;
-            if loaded.settle(&repository.files)? {
+            let loaded = load()?;
+            if loaded.borrow().settle(files)? {
                 return Ok(loaded);
             }
         }
@@ -971,7 +974,9 @@ mod tests {
             storage.delete(&name_in(folder::PACKS, *id)).unwrap();
         }
         assert!(!loaded.settle(&repository.files).unwrap());
-        assert!(LoadedIndex::load_settled(&repository).unwrap().unlisted.is_empty());
+        let load = || LoadedIndex::load(&repository, View::Writer);
+        let loaded_again = LoadedIndex::settled(&repository.files, load).unwrap();
+        assert!(loaded_again.unlisted.is_empty());
         storage.delete(&crate::layout::config_name()).unwrap();
         assert!(loaded.settle(&repository.files).is_err());
     }

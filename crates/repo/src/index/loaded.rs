@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ibid_format::pack::{PackKind, PackSummary};
 use ibid_format::{ChunkId, FileId, Keys};
-use ibid_storage::{ErrorKind, Name};
+use ibid_storage::Name;
 
 use super::frames::Pack;
 use super::lookup::Index;
@@ -291,10 +291,7 @@ impl LoadedIndex {
         if !rules::holds(Rule::DurablePacks) {
             return Ok(true);
         }
-        let settle = |(pack, _): &(FileId, u64)| match files.storage.settle(&name_in(folder::PACKS, *pack)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            settled => settled.map(|()| true),
-        };
+        let settle = |(pack, _): &(FileId, u64)| files.settle(folder::PACKS, *pack);
         for group in self.unlisted.chunks(REQUESTS) {
             for is_there in each(files.storage.is_remote(), group, settle) {
                 if !is_there? {

@@ -526,17 +526,16 @@ impl Repository {
     /// and must not be used by other operations.
     fn load_own_index(&self, options: &BackupOptions, listed: &Listed) -> Result<LoadedIndex> {
         self.refresh();
-        let mut state = PruneState::read_listed(&self.files, listed)?;
-        if !options.dry_run {
-            state = state.settled(&self.files)?;
+        let state = PruneState::read_listed(&self.files, listed)?;
+        if options.dry_run {
+            return LoadedIndex::load_for_writer(self, state, listed.clone());
         }
-        let mut loaded = LoadedIndex::load_for_writer(self, state, listed.clone())?;
-        if !options.dry_run {
-            if !loaded.settle(&self.files)? {
-                loaded = LoadedIndex::load_settled(self)?;
-            }
-            self.retain_copies(&loaded);
-        }
+        let mut first = Some(state.settled(&self.files)?);
+        let loaded = LoadedIndex::settled(&self.files, || match first.take() {
+            Some(state) => LoadedIndex::load_for_writer(self, state, listed.clone()),
+            None => LoadedIndex::load(self, View::Writer),
+        })?;
+        self.retain_copies(&loaded);
         Ok(loaded)
     }
 

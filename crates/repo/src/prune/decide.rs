@@ -69,12 +69,11 @@ impl Repository {
     /// Deletes a session that was ended, once what has ended it is durable. Returns whether it has: if a server has
     /// lost its power since, and that file with it, the session is open again.
     fn delete_ended(&self, id: FileId) -> Result<bool> {
-        match self.files.storage.settle(&name_in(folder::SNAPSHOTS, id)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            settled => settled?,
+        let is_there = self.files.settle(folder::SNAPSHOTS, id)?;
+        if is_there {
+            self.delete_if_there(&name_in(folder::SESSIONS, id))?;
         }
-        self.delete_if_there(&name_in(folder::SESSIONS, id))?;
-        Ok(true)
+        Ok(is_there)
     }
 
     /// Ends a session by a void file in its snapshot's place. If the snapshot came first, that ends it, too.

@@ -28,6 +28,8 @@ pub(crate) struct PruneState {
     pub(crate) entry: Entry,
     /// Entries that can't be read, with the problems. What the last readable one says is then only a part.
     pub(crate) damaged: Vec<(Name, String)>,
+    /// Whether this process has stored the entry, so that it is durable.
+    is_own: bool,
 }
 
 /// Returns the name of an entry.
@@ -36,13 +38,18 @@ pub(crate) fn entry_name(number: u64) -> Name {
 }
 
 impl PruneState {
+    fn found(number: u64, entry: Entry, damaged: Vec<(Name, String)>) -> PruneState {
+        PruneState {
+            number,
+            entry,
+            damaged,
+            is_own: false,
+        }
+    }
+
     /// Returns the state of a repository that was never pruned.
     fn none() -> PruneState {
-        PruneState {
-            number: 0,
-            entry: Entry::first(clock::now(), ""),
-            damaged: Vec::new(),
-        }
+        PruneState::found(0, Entry::first(clock::now(), ""), Vec::new())
     }
 
     /// Reads the last entry. If it is damaged, returns what can be said of the state from the one before it.
@@ -84,7 +91,7 @@ impl PruneState {
         let mut damaged = Vec::new();
         for &number in numbers.iter().rev() {
             match read_entry(files, number) {
-                Ok(entry) if damaged.is_empty() => return Ok(Some(PruneState { number, entry, damaged })),
+                Ok(entry) if damaged.is_empty() => return Ok(Some(PruneState::found(number, entry, damaged))),
                 Ok(entry) => {
                     let last = numbers.last().copied().unwrap_or(number);
                     return Ok(Some(PruneState::after_damage(last, entry, damaged)));
@@ -112,7 +119,7 @@ impl PruneState {
             verified: Vec::new(),
             ..entry
         };
-        PruneState { number, entry, damaged }
+        PruneState::found(number, entry, damaged)
     }
 
     /// Returns the state that a writer can go on from. If the last entry is damaged, adds one that dooms what
@@ -140,7 +147,7 @@ impl PruneState {
     /// written now have its number: without it they would be newer than the log. Returns whether this is still what is
     /// stored: a server that lost its power since may have lost the entry, and have another in its place.
     pub(crate) fn settle(&self, files: &Files) -> Result<bool> {
-        if self.number == 0 {
+        if self.number == 0 || self.is_own {
             return Ok(true);
         }
         match files.storage.settle(&entry_name(self.number)) {
@@ -163,8 +170,7 @@ impl PruneState {
     /// Returns the number of the last entry that no loss of power takes back. Another entry could have that number
     /// then, and what is noted under it would count as newer than that.
     pub(crate) fn durable_number(&self, files: &Files) -> u64 {
-        let is_durable = self.number == 0 || self.settle(files).unwrap_or(false);
-        self.number - u64::from(!is_durable)
+        self.number - u64::from(!self.settle(files).unwrap_or(false))
     }
 
     /// Returns the condemned packs, ascending.
@@ -215,7 +221,7 @@ pub(crate) fn read_entry(files: &Files, number: u64) -> Result<Entry> {
     Entry::open(&files.keys, number, &mut bytes).map_err(Error::damaged(name))
 }
 
-/// Adds an entry after `before`. Returns `None` if another process has added one first.
+/// Adds an entry after `before`. Returns `None` if another process has added one first, or `before` is gone.
 pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result<Option<PruneState>> {
     // No loss of power leaves an entry without the one before it. What is damaged is replaced by the new one.
     if before.damaged.is_empty() && !before.settle(files)? {
@@ -242,9 +248,8 @@ pub(crate) fn append(files: &Files, before: &PruneState, entry: Entry) -> Result
     }
     forget_old(files.storage.as_ref(), number)?;
     Ok(Some(PruneState {
-        number,
-        entry,
-        damaged: Vec::new(),
+        is_own: true,
+        ..PruneState::found(number, entry, Vec::new())
     }))
 }
 
@@ -285,7 +290,9 @@ mod tests {
             };
             append(&files, before, entry).unwrap()
         };
-        let first = added(&none, 0).unwrap();
+        added(&none, 0).unwrap();
+        // As another process finds it.
+        let first = PruneState::read(&files).unwrap();
         assert!(first.settle(&files).unwrap());
         assert_eq!(first.durable_number(&files), 1);
 
@@ -294,7 +301,8 @@ mod tests {
         assert_eq!(first.durable_number(&files), 0);
         assert!(added(&first, 1).is_none());
 
-        let other = added(&none, 1).unwrap();
+        added(&none, 1).unwrap();
+        let other = PruneState::read(&files).unwrap();
         assert!(!first.settle(&files).unwrap(), "another one has its number");
         assert!(other.settle(&files).unwrap());
 

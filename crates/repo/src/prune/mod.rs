@@ -165,11 +165,7 @@ impl Repository {
         let listed = Listed::of(&*self.files.storage, &folders)?;
         // What an earlier one has begun.
         let state = PruneState::read_listed(&self.files, &listed)?;
-        let (state, listed_since) = self.settle_batches(state, options, None, &mut summary)?;
-        let listed_last = match listed_since.has(folder::INDEX) {
-            true => &listed_since,
-            false => &listed,
-        };
+        let (state, listed_last) = self.settle_batches(state, listed.clone(), options, None, &mut summary)?;
         let moved = &mut Moved::new(&self.scratch());
         self.sweep(&state, listed_last, moved, Vec::new(), &mut summary)?;
         self.drop_useless_checkpoints(&listed)?;
@@ -192,13 +188,19 @@ impl Repository {
                     no_space = Some(error);
                 }
                 Err(error) => return Err(error),
-                Ok(Emptied::Condemned(mut condemned)) => {
+                Ok(Emptied::Condemned(condemned)) => {
                     self.refresh();
+                    let Condemned {
+                        state,
+                        known,
+                        mut moved,
+                        forgotten,
+                    } = *condemned;
                     let (state, listed) =
-                        self.settle_batches(condemned.state, options, condemned.known, &mut summary)?;
+                        self.settle_batches(state, Listed::default(), options, known, &mut summary)?;
                     // They can't come back now.
-                    let forgotten = condemned.forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
-                    self.sweep(&state, &listed, &mut condemned.moved, forgotten.collect(), &mut summary)?;
+                    let forgotten = forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
+                    self.sweep(&state, listed, &mut moved, forgotten.collect(), &mut summary)?;
                     self.refresh();
                     self.renew_locks(&mut summary)?;
                     self.sum_up(&mut summary)?;
@@ -376,17 +378,17 @@ impl Repository {
 
     /// Goes on with condemned packs: lists sessions, decides, and dooms what is due. `state` is the last entry of the
     /// log that is known, and the one that is returned is; `known` says what was looked at when the last packs of it
-    /// were condemned. Also returns what was listed before packs were doomed, if any were.
+    /// were condemned. Also returns what was listed before packs were doomed; `listed` if none were.
     fn settle_batches(
         &self,
         state: PruneState,
+        mut listed: Listed,
         options: &PruneOptions,
         known: Option<Known>,
         summary: &mut PruneSummary,
     ) -> Result<(PruneState, Listed)> {
         summary.waiting.clear();
         let mut last = Some(state);
-        let mut listed = Listed::default();
         for _ in 0..TRIES_MAX {
             let state = match last.take() {
                 Some(state) => state,

@@ -28,7 +28,7 @@ impl Repository {
     pub(super) fn sweep(
         &self,
         state: &PruneState,
-        listed: &Listed,
+        mut listed: Listed,
         moved: &mut Moved,
         mut gone: Vec<Name>,
         summary: &mut PruneSummary,
@@ -40,14 +40,9 @@ impl Repository {
             return Ok(());
         }
         let storage = &*self.files.storage;
-        let listed_now;
-        let listed = match listed.has(folder::INDEX) {
-            true => listed,
-            false => {
-                listed_now = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
-                &listed_now
-            }
-        };
+        if !listed.has(folder::INDEX) {
+            listed = Listed::of(storage, &[folder::INDEX, folder::PACKS, folder::SKETCHES])?;
+        }
         let (mut bytes, mut doomed) = (0, Vec::new());
         listed.each(storage, folder::PACKS, |id, size| {
             if state.is_doomed(id) {
@@ -56,13 +51,13 @@ impl Repository {
             }
             Ok(())
         })?;
-        let index_left = match self.sweep_index(state, listed, &mut gone, summary) {
+        let index_left = match self.sweep_index(state, &listed, &mut gone, summary) {
             // There is space for them once the packs are gone. To all who read them, these are not there already.
             Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && !doomed.is_empty() => true,
             swept => swept.map(|()| false)?,
         };
         if !doomed.is_empty() {
-            self.sweep_sketches(state, listed, moved, &mut gone, summary)?;
+            self.sweep_sketches(state, &listed, moved, &mut gone, summary)?;
         }
         let names: Vec<_> = doomed.iter().map(|id| name_in(folder::PACKS, *id)).collect();
         self.note_locked(&names, summary)?;

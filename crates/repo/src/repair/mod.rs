@@ -97,14 +97,14 @@ impl Repository {
             // As backups and prunes do.
             log.settled(&uncached.files)?;
         }
-        let mut loaded = uncached.loaded()?;
-        if !options.dry_run && !loaded.settle(&uncached.files)? {
+        let load = || {
             uncached.refresh();
-            loaded = uncached.loaded()?;
-            if !loaded.settle(&uncached.files)? {
-                return Err(Error::PruneBusy);
-            }
-        }
+            uncached.loaded()
+        };
+        let loaded = match options.dry_run {
+            true => load()?,
+            false => LoadedIndex::settled(&uncached.files, load)?,
+        };
         let mut repairing = Repairing {
             repository: &uncached,
             loaded,
