@@ -49,6 +49,11 @@ impl Listed {
         }
     }
 
+    /// Returns whether no folder is left that was listed.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.folders).is_empty()
+    }
+
     /// Returns whether a folder was listed, and was not asked for yet.
     pub(crate) fn has(&self, folder: &str) -> bool {
         lock(&self.folders).contains_key(folder)

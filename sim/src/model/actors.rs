@@ -397,14 +397,23 @@ async fn needed(world: &Shared) -> Chunks {
     needed
 }
 
+/// Returns what is there, and what snapshots need of it: listed in any order.
+async fn looks(world: &Shared, is_reader: bool) -> (View, Chunks) {
+    if world.borrow_mut().chance(50) {
+        let needed = needed(world).await;
+        return (View::load_settled(world, is_reader).await, needed);
+    }
+    let view = View::load_settled(world, is_reader).await;
+    (view, needed(world).await)
+}
+
 /// Condemns what nobody needs, and what may go after its frames were copied. Returns false if the pruner
 /// gives up.
 async fn condemns(world: &Shared, moved: BTreeSet<Id>) -> bool {
     for _ in 0..5 {
-        let view = View::load_settled(world, false).await;
-        let condemned = view.state.condemned();
         let early = list(world, Folder::Sessions).await;
-        let needed = needed(world).await;
+        let (view, needed) = looks(world, false).await;
+        let condemned = view.state.condemned();
         let all: BTreeSet<Id> = view
             .packs
             .keys()
@@ -523,8 +532,7 @@ async fn dooms(world: &Shared, none_open: Option<State>) -> bool {
             return true;
         }
         // All that is there, condemned packs too; but only those due may be released now.
-        let view = View::load_settled(world, true).await;
-        let needed = needed(world).await;
+        let (view, needed) = looks(world, true).await;
         if view.state.number != before.number {
             continue;
         }

@@ -77,7 +77,7 @@ impl LoadedIndex {
         LoadedIndex::load_with(repository, view, Some(state.clone()), Listing::New, listed)
     }
 
-    /// Lists what a pruner loads an index from, checkpoints, and what it needs to encode chunks anew.
+    /// Lists what a pruner loads an index from, checkpoints, what it needs to encode chunks anew, and snapshots.
     pub(crate) fn list_for_pruner(repository: &Repository) -> Result<Listed> {
         let folders = [
             DAMAGED_PACKS,
@@ -85,6 +85,7 @@ impl LoadedIndex {
             folder::INDEX,
             folder::PACKS,
             folder::SKETCHES,
+            folder::SNAPSHOTS,
         ];
         Listed::of(&*repository.files.storage, &folders)
     }

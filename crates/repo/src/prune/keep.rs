@@ -18,8 +18,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    fn has_snapshot(known: Option<&Known>, id: FileId) -> bool {
-        known.is_some_and(|known| known.snapshots.contains(&id))
+    pub(super) fn has_snapshot(&self, id: FileId) -> bool {
+        self.snapshots.contains(&id)
     }
 
     fn has_pack(known: Option<&Known>, id: FileId) -> Result<bool> {
@@ -65,7 +65,8 @@ impl Repository {
         };
         let reader = self.tree_reader()?;
         let mut reach = Reach::new(self, &reader);
-        let new = snapshots.iter().filter(|info| !Known::has_snapshot(known, info.id));
+        let is_known = |info: &SnapshotInfo| known.is_some_and(|known| known.has_snapshot(info.id));
+        let new = snapshots.iter().filter(|info| !is_known(info));
         for info in new {
             let visited = reach.visit(&info.snapshot.root, &mut |id, _, _| {
                 if !search.need(id)? {

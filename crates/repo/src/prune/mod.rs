@@ -35,12 +35,12 @@ use std::sync::Arc;
 use ibid_format::prune_log::{Batch, Entry};
 use ibid_format::writer::Signer;
 use ibid_format::{FileId, FileKind, snapshot};
-use ibid_storage::ErrorKind;
+use ibid_storage::{ErrorKind, Name};
 pub(crate) use log::{PruneState, append, entry_name, read_entry};
 pub use options::{Limit, PruneEstimate, PruneOptions, PruneSummary, WaitingFor};
 
 use crate::index::{LoadedIndex, View};
-use crate::layout::{folder, name_in, new_id};
+use crate::layout::{DAMAGED_PACKS, folder, name_in, new_id};
 use crate::listed::Listed;
 use crate::threads::{both, each};
 use crate::{Error, Repository, Result, SnapshotInfo, StorageError, Warning, clock};
@@ -79,7 +79,7 @@ impl Repository {
         forgotten: &[FileId],
         options: &PruneOptions,
     ) -> Result<PruneEstimate> {
-        let mut snapshots = self.snapshots_needed()?;
+        let mut snapshots = self.snapshots_needed(&Listed::default())?;
         snapshots.retain(|info| !forgotten.contains(&info.id));
         Ok(Plan::make(self, loaded, &snapshots, options, true)?.estimate)
     }
@@ -155,21 +155,30 @@ impl Repository {
             self.refuse_open_sessions(options)?;
         }
         let folders = [
+            DAMAGED_PACKS,
             folder::CHECKPOINTS,
+            folder::FORGOTTEN,
             folder::INDEX,
             folder::PACKS,
             folder::PRUNE,
             folder::SESSIONS,
             folder::SKETCHES,
+            folder::SNAPSHOTS,
         ];
         let listed = Listed::of(&*self.files.storage, &folders)?;
+        let first_listed = listed.copy();
         // What an earlier one has begun.
         let state = PruneState::read_listed(&self.files, &listed)?;
+        let first = state.number;
         let (state, listed_last) = self.settle_batches(state, listed.clone(), options, None, &mut summary)?;
         let moved = &mut Moved::new(&self.scratch());
         self.sweep(&state, listed_last, moved, Vec::new(), &mut summary)?;
         self.drop_useless_checkpoints(&listed)?;
         self.end_dead_sessions(options, &listed)?;
+        // To make it durable which snapshots are gone, these and their copies have to be listed in order.
+        let is_as_listed = state.number == first && summary.packs_deleted + summary.files_merged == 0;
+        let mut listed = (is_as_listed && !self.files.storage.tells_absence()).then_some(first_listed);
+        let swept = state.number;
         let mut state = Some(state);
         let mut encodes = true;
         let mut options = options.clone();
@@ -180,7 +189,10 @@ impl Repository {
                 Some(state) => state,
                 None => PruneState::read(&self.files)?.settled(&self.files)?,
             };
-            match self.condemn_garbage(before, options, encodes, &mut summary) {
+            let (were_together, listed) = (listed.is_some(), listed.take().unwrap_or_default());
+            match self.condemn_garbage(before, listed, options, encodes, &mut summary) {
+                // A snapshot may be there of which something was not yet, when it was listed.
+                Err(Error::NeedsUnknown { .. }) if were_together => self.refresh(),
                 // What is moved is there twice for a while. The packs that nothing needs go without that.
                 Err(Error::Storage(error)) if error.kind() == ErrorKind::NoSpace && no_space.is_none() => {
                     self.monitor.warn(Warning::MovesNothing);
@@ -200,7 +212,11 @@ impl Repository {
                         self.settle_batches(state, Listed::default(), options, known, &mut summary)?;
                     // They can't come back now.
                     let forgotten = forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
-                    self.sweep(&state, listed, &mut moved, forgotten.collect(), &mut summary)?;
+                    let gone: Vec<Name> = forgotten.collect();
+                    match state.number == swept {
+                        true => self.delete_names(&gone)?,
+                        false => self.sweep(&state, listed, &mut moved, gone, &mut summary)?,
+                    }
                     self.refresh();
                     self.renew_locks(&mut summary)?;
                     self.sum_up(&mut summary)?;
@@ -219,20 +235,33 @@ impl Repository {
 
     /// Returns the snapshots. What a writer has signed as a snapshot, and is none, is named and deleted: no one else
     /// has changed it, so it never was one, and it must not keep what others need from being known.
-    fn snapshots_needed(&self) -> Result<Vec<SnapshotInfo>> {
+    fn snapshots_needed(&self, listed: &Listed) -> Result<Vec<SnapshotInfo>> {
         let (mut damage, mut never) = (None, Vec::new());
-        let snapshots = self.snapshots_with(|id, error| match error {
+        let on_damage = |id, error: Error| match error {
             // What a newer version has stored is a snapshot to that.
             error if error.is_of_content() && self.is_as_signed(id) => {
                 self.monitor.warn(Warning::Repository { error });
                 never.push(id);
             }
             error => drop(damage.get_or_insert(error)),
-        })?;
+        };
+        let snapshots = self.snapshots_listed(listed, on_damage, &mut 0)?;
         if self.files.verifies() {
             self.delete_all(folder::SNAPSHOTS, &never)?;
         }
         damage.map_or(Ok(snapshots), Err)
+    }
+
+    /// Lists snapshots, and what the index is loaded from. What a snapshot needs is in that, because it was `known`
+    /// before or snapshots were listed first.
+    fn list_with_snapshots(&self, known: impl Fn(FileId) -> bool) -> Result<(Vec<SnapshotInfo>, Listed)> {
+        let listed = LoadedIndex::list_for_pruner(self)?;
+        let snapshots = self.snapshots_needed(&listed)?;
+        if listed.is_empty() || snapshots.iter().all(|info| known(info.id)) {
+            return Ok((snapshots, listed));
+        }
+        let snapshots = self.snapshots_needed(&Listed::default())?;
+        Ok((snapshots, LoadedIndex::list_for_pruner(self)?))
     }
 
     /// Returns whether a file in the place of a snapshot is as the writer has signed it, and what it has signed is
@@ -256,10 +285,10 @@ impl Repository {
 
     /// Makes it durable that snapshots are gone: after a loss of power, none must be back whose data is gone. Returns
     /// the copies in `forgotten/` of those that are not among these, which were listed before.
-    fn settle_forgotten(&self, snapshots: &[SnapshotInfo]) -> Result<Vec<FileId>> {
+    fn settle_forgotten(&self, snapshots: &[SnapshotInfo], listed: &Listed) -> Result<Vec<FileId>> {
         // One that was gone when snapshots were listed had been copied before. In the other order, it could be missing
         // in both lists.
-        let forgotten = self.files.list(folder::FORGOTTEN)?;
+        let forgotten = listed.ids(&*self.files.storage, folder::FORGOTTEN)?;
         let mut forgotten: Vec<FileId> = forgotten.into_iter().map(|(id, _)| id).collect();
         forgotten.retain(|id| !snapshots.iter().any(|info| info.id == *id));
         // Drawn for any storage, so that the history of a simulation is the same on each.
@@ -281,17 +310,21 @@ impl Repository {
         Ok(forgotten)
     }
 
-    /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them.
+    /// Moves what is needed out of the packs that are to go, or encodes it anew, and condemns them. `listed` has what
+    /// was listed together.
     fn condemn_garbage(
         &self,
         state: PruneState,
+        mut listed: Listed,
         options: &PruneOptions,
         encodes: bool,
         summary: &mut PruneSummary,
     ) -> Result<Emptied> {
-        let snapshots = self.snapshots_needed()?;
-        let forgotten = self.settle_forgotten(&snapshots)?;
-        let listed = LoadedIndex::list_for_pruner(self)?;
+        let snapshots = self.snapshots_needed(&listed)?;
+        let forgotten = self.settle_forgotten(&snapshots, &listed)?;
+        if !listed.has(folder::INDEX) {
+            listed = LoadedIndex::list_for_pruner(self)?;
+        }
         let loaded = LoadedIndex::load_for_pruner(self, View::Writer, &state, listed.copy())?;
         if !loaded.settle(&self.files)? {
             return Ok(Emptied::Overtaken);
@@ -327,7 +360,8 @@ impl Repository {
                 encoded => encoded.map(drop)?,
             }
         }
-        let Some(Condemnation { entry, known }) = self.condemnation(&before, goes)? else {
+        let planned: HashSet<FileId> = snapshots.iter().map(|info| info.id).collect();
+        let Some(Condemnation { entry, known }) = self.condemnation(&before, goes, &planned)? else {
             return Ok(Emptied::Overtaken);
         };
         condemned.known = known;
@@ -341,11 +375,14 @@ impl Repository {
     }
 
     /// Returns the entry that condemns those of these packs that can go, if any can. `None` if the log has gone
-    /// on since `before`.
-    fn condemnation(&self, before: &PruneState, goes: Vec<FileId>) -> Result<Option<Condemnation>> {
-        // What a snapshot needs was stored before it, so it is in what is loaded afterwards.
-        let snapshots = self.snapshots_needed()?;
-        let listed = LoadedIndex::list_for_pruner(self)?;
+    /// on since `before`. `planned` are the snapshots that were planned with.
+    fn condemnation(
+        &self,
+        before: &PruneState,
+        goes: Vec<FileId>,
+        planned: &HashSet<FileId>,
+    ) -> Result<Option<Condemnation>> {
+        let (snapshots, listed) = self.list_with_snapshots(|id| planned.contains(&id))?;
         let Some((all, kept)) = self.load_views(before, &listed, View::Writer, View::Without(goes.clone()))? else {
             return Ok(None);
         };
@@ -491,12 +528,18 @@ impl Repository {
         known: Option<&Known>,
     ) -> Result<Option<(Entry, Listed)>> {
         let condemned = state.condemned();
-        let snapshots = self.snapshots_needed()?;
-        if batches.iter().any(was_any_seen) {
-            // One of a session that was open may have been stored, and forgotten, since packs were condemned.
-            self.settle_forgotten(&snapshots)?;
-        }
-        let listed = LoadedIndex::list_for_pruner(self)?;
+        let were_any_open = batches.iter().any(was_any_seen);
+        let (snapshots, listed) = match known.filter(|_| !were_any_open) {
+            Some(known) => self.list_with_snapshots(|id| known.has_snapshot(id))?,
+            None => {
+                let snapshots = self.snapshots_needed(&Listed::default())?;
+                if were_any_open {
+                    // One of a session that was open may have been stored, and forgotten, since packs were condemned.
+                    self.settle_forgotten(&snapshots, &Listed::default())?;
+                }
+                (snapshots, LoadedIndex::list_for_pruner(self)?)
+            }
+        };
         let Some((all, kept)) = self.load_views(state, &listed, View::Reader, View::Writer)? else {
             return Ok(None);
         };

@@ -1,6 +1,6 @@
 //! How often a far storage is asked, however large the repository is.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ struct Counted {
     index: SyntheticIndex,
     /// Requests beside those that [`Flaky`] counts: pages of lists after the first.
     pages: AtomicU64,
+    tells_absence: bool,
 }
 
 impl Counted {
@@ -83,6 +84,10 @@ impl Hooks for Counted {
     fn is_remote(&self) -> bool {
         true
     }
+
+    fn tells_absence(&self) -> bool {
+        self.tells_absence
+    }
 }
 
 impl Counted {
@@ -102,6 +107,7 @@ fn requests_of_backups(chunks: u64) -> [u64; 4] {
         inner: Flaky::new(memory),
         index,
         pages: AtomicU64::new(0),
+        tells_absence: true,
     }));
     let cache = scratch();
     let open = || Repository::open(storage.clone(), Some(b"secret")).unwrap();
@@ -134,19 +140,25 @@ fn requests_of_backups(chunks: u64) -> [u64; 4] {
     [first, again, changed, of(&open).0]
 }
 
-/// One list before all else, and for each of the three entries of its log what the entry is computed from, as
-/// `docs/prune.md` has it: snapshots, and then what an index is loaded from, for the first and the third; sessions for
-/// the second. What goes is planned from such lists, too, which have what it takes to encode chunks anew, and from one
-/// of what was forgotten, which has to come after that of snapshots. Two more are for what is swept, and for what is
-/// left.
+/// One list of all before anything else, from which is planned what goes. Then, for each of the three entries of its
+/// log, what the entry is computed from, as `docs/prune.md` has it: snapshots and what an index is loaded from for the
+/// first and the third, sessions for the second. The last is for what is left. Where it must be made durable that a
+/// snapshot is gone, snapshots, what was forgotten, and the rest are listed one after the other before the plan.
 #[test]
 fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice() {
+    for (tells_absence, of_plan) in [(false, 0), (true, 3)] {
+        prune_and_count_lists(tells_absence, of_plan);
+    }
+}
+
+fn prune_and_count_lists(tells_absence: bool, of_plan: u64) {
     let memory = Arc::new(MemoryStorage::new());
     Repository::init(memory.clone(), Some(b"secret"), &quick()).unwrap();
     let storage = Arc::new(Hooked(Counted {
         inner: Flaky::new(memory),
         index: SyntheticIndex { chunks: 0 },
         pages: AtomicU64::new(0),
+        tells_absence,
     }));
     let repository = Repository::open(storage.clone(), Some(b"secret")).unwrap();
     let folder = Folder::new();
@@ -162,15 +174,11 @@ fn a_prune_lists_what_each_entry_of_its_log_is_computed_from_and_nothing_twice()
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert!(pruned.packs_deleted > 1 && pruned.packs_written > 0, "{pruned:?}");
     assert!(pruned.encoded_anew > 0);
-    assert_eq!(storage.0.lists() - before, 1 + (2 + 1) + (2 + 1 + 2) + 1);
+    assert_eq!(storage.0.lists() - before, 1 + of_plan + (1 + 1 + 1) + 1);
     let before = storage.0.lists();
     let pruned = repository.prune(&PruneOptions::default()).unwrap();
     assert_eq!(pruned.packs_deleted, 0);
-    assert_eq!(
-        storage.0.lists() - before,
-        1 + (2 + 1) + 1 + 1,
-        "a sweep, and nothing else"
-    );
+    assert_eq!(storage.0.lists() - before, 1 + of_plan + 1, "nothing goes");
 }
 
 /// The cache goes with the prune.
@@ -454,12 +462,88 @@ fn a_pack_is_not_missing_because_it_came_while_folders_were_listed_together() {
     assert_eq!(*warned.lock().unwrap(), Vec::<String>::new());
 }
 
+/// Shows folders together as a server may do it that stores a backup meanwhile: once, of what is stored last there is
+/// the snapshot, and nothing else.
+#[derive(Default)]
+struct SnapshotFirst {
+    inner: MemoryStorage,
+    late: Mutex<Vec<Name>>,
+    hides: AtomicBool,
+    hidden: AtomicU64,
+}
+
+impl Hooks for SnapshotFirst {
+    fn inner(&self) -> &dyn Storage {
+        &self.inner
+    }
+
+    fn put(&self, name: &Name, parts: &[&[u8]]) -> Result<(), StorageError> {
+        if !name.is_in("snapshots") {
+            self.late.lock().unwrap().push(name.clone());
+        }
+        self.inner.put(name, parts)
+    }
+
+    fn list_together(&self, folders: &[&str], each: &mut dyn FnMut(Name, u64)) -> Result<Vec<bool>, StorageError> {
+        let late = match self.hides.swap(false, Ordering::Relaxed) {
+            true => std::mem::take(&mut *self.late.lock().unwrap()),
+            false => Vec::new(),
+        };
+        for folder in folders {
+            self.inner.list(folder, &mut |name, size| match late.contains(&name) {
+                true => drop(self.hidden.fetch_add(1, Ordering::Relaxed)),
+                false => each(name, size),
+            })?;
+        }
+        Ok(vec![true; folders.len()])
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn tells_absence(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_prune_takes_no_snapshot_for_damaged_because_it_came_while_folders_were_listed_together() {
+    let storage = Arc::new(Hooked(SnapshotFirst::default()));
+    Repository::init(storage.clone(), Some(b"secret"), &quick()).unwrap();
+    let warned: Arc<Mutex<Vec<String>>> = Arc::default();
+    let monitor = Arc::new(Monitor::new({
+        let warned = warned.clone();
+        move |warning| warned.lock().unwrap().push(format!("{warning:?}"))
+    }));
+    let repository = Repository::open(storage.clone(), Some(b"secret"))
+        .unwrap()
+        .watched_by(&monitor);
+    let folder = Folder::new();
+    folder.write("a", &noise(1, 300_000));
+    let gone = backup(&repository, folder.path()).id.unwrap();
+    folder.write("a", &noise(2, 300_000));
+    storage.late.lock().unwrap().clear();
+    backup(&repository, folder.path());
+    repository.forget(&[gone]).unwrap();
+    storage.hides.store(true, Ordering::Relaxed);
+    let pruned = repository.prune(&PruneOptions::default()).unwrap();
+    assert!(storage.hidden.load(Ordering::Relaxed) > 2, "nothing was late");
+    assert!(pruned.freed() > 250_000, "{pruned:?}");
+    let snapshot = repository.snapshot("latest").unwrap();
+    let (mut read, at) = (Vec::new(), folder.path().join("a"));
+    repository.dump(snapshot.at(&at), &mut read).unwrap();
+    assert!(read == noise(2, 300_000));
+    assert_eq!(*warned.lock().unwrap(), Vec::<String>::new());
+}
+
 /// Returns a repository's storage as a server has it.
 fn far(memory: &Arc<MemoryStorage>) -> Arc<Hooked<Counted>> {
     Arc::new(Hooked(Counted {
         inner: Flaky::new(memory.clone()),
         index: SyntheticIndex { chunks: 0 },
         pages: AtomicU64::new(0),
+        tells_absence: true,
     }))
 }
 

@@ -50,6 +50,10 @@ pub trait Hooks: Send + Sync {
         self.inner().is_remote()
     }
 
+    fn tells_absence(&self) -> bool {
+        self.inner().tells_absence()
+    }
+
     fn archives(&self) -> Option<&dyn Archives> {
         self.inner().archives()
     }
@@ -106,5 +110,8 @@ impl<H: Hooks> Storage for Hooked<H> {
     }
     fn is_remote(&self) -> bool {
         self.0.is_remote()
+    }
+    fn tells_absence(&self) -> bool {
+        self.0.tells_absence()
     }
 }
