@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures ibid beside restic and rustic, with one MinIO of four processes, or through SSH.
+"""Measures ibid beside restic and rustic, with one MinIO of four processes, or of one, or through SSH.
 
     beside.py --ibid target/release/ibid --corpus lnx=corpora/lnx-trees --json out.json
     beside.py --ibid target/release/ibid --corpus lnx=corpora/lnx-trees --json out.json --over ssh
@@ -12,6 +12,10 @@ restored files are compared with the original. All tools have their default sett
 Each goes through a proxy of its own (count.go), which counts requests, and bytes on the connections, in the same way
 for all; with --latency each request waits for so long. CPU is user and system time of the tool alone: proxy and servers
 run on the same machine and share its cores.
+
+Four processes of MinIO agree on a lock for each object that is put. It takes two, one right after the other; if the
+first is not released everywhere when the second is asked for, MinIO asks again after up to 350 ms. With --processes 1
+there is no such wait.
 
 With --restore-in /dev/shm, restores write into memory: file systems may take long to make files where others were
 removed just before, and that time is no tool's.
@@ -55,8 +59,9 @@ def rustic_program(cache):
 class Bucket:
     """A bucket in MinIO, behind a proxy that counts."""
 
-    def __init__(self, cache, latency_ms, work):
-        self.minio = servers.Minio(cache)
+    def __init__(self, options, latency_ms, work):
+        cache = options.cache
+        self.minio = servers.Minio(cache, count=options.processes)
         self.start = lambda: servers.Proxy(cache, self.minio.url(), "-latency", f"{latency_ms}ms")
 
     def __enter__(self):
@@ -107,10 +112,10 @@ class Bucket:
 class Machine:
     """A folder of another machine that SSH reaches: this one."""
 
-    def __init__(self, cache, latency_ms, work):
+    def __init__(self, options, latency_ms, work):
         self.folder = work / "there"
         (work / "ssh").mkdir()
-        self.server = ssh.Sshd(cache, work / "ssh")
+        self.server = ssh.Sshd(options.cache, work / "ssh")
 
     def __enter__(self):
         self.folder.mkdir()
@@ -341,6 +346,7 @@ def main():
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--over", default="s3", choices=["s3", "ssh"], help="how repositories are reached (s3)")
     parser.add_argument("--latency", action="append", type=int, metavar="MS", help="how long requests wait (0)")
+    parser.add_argument("--processes", type=int, default=4, choices=[1, 4], help="processes of MinIO (4)")
     parser.add_argument("--restore-in", type=pathlib.Path, metavar="FOLDER", help="where to restore (temporary)")
     parser.add_argument("--tools", default="ibid,restic,rustic")
     parser.add_argument("--cache", default=servers.CACHE, type=pathlib.Path, help="folder for programs")
@@ -359,11 +365,13 @@ def main():
     shown = [f"--corpus {corpus.split('=')[0]}=…" for corpus in options.corpus]
     shown += [f"--restore-in {options.restore_in}"] if options.restore_in else []
     shown += [f"--latency {latency_ms}" for latency_ms in options.latency or []]
+    shown += ["--processes 1"] if options.processes == 1 else []
     if options.over == "ssh":
         said = subprocess.run(["ssh", "-V"], text=True, stderr=subprocess.PIPE).stderr.strip()
         place_kind, server, shown = Machine, f"sshd on the same machine, {said}", [*shown, "--over ssh"]
     else:
-        place_kind, server = Bucket, f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 processes, EC:2"
+        processes = "1 process" if options.processes == 1 else f"{options.processes} processes"
+        place_kind, server = Bucket, f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 drives, {processes}, EC:2"
     record = {
         "command": " ".join(["beside.py", "--ibid ibid", f"--tools {options.tools}", *shown]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -383,7 +391,7 @@ def main():
                 with (
                     tempfile.TemporaryDirectory() as work,
                     tempfile.TemporaryDirectory(dir=options.restore_in) as restored,
-                    place_kind(options.cache, latency_ms, pathlib.Path(work)) as place,
+                    place_kind(options, latency_ms, pathlib.Path(work)) as place,
                     open(pathlib.Path(work) / "log", "wb") as log,
                 ):
                     work = pathlib.Path(work)

@@ -234,9 +234,11 @@ class Servers:
 
 
 class Minio(Servers):
-    """Four processes with a drive each: two of data, two of parity."""
+    """Four drives, two of data and two of parity, each with a process of its own; or all with one."""
 
-    count = 4
+    def __init__(self, cache=CACHE, folder=None, count=4):
+        self.count = count
+        super().__init__(cache, folder)
 
     def build(self):
         return go_program(self.cache, "minio", *MINIO)
@@ -245,7 +247,7 @@ class Minio(Servers):
         return self.folder / f"drive-{number + 1}"
 
     def command(self, number):
-        places = [f"{self.url(other)}{self.drive(other)}" for other in range(self.count)]
+        places = [f"{self.url(other) if self.count > 1 else ''}{self.drive(other)}" for other in range(4)]
         arguments = [self.program, "server", "--quiet", "--address", f"127.0.0.1:{self.ports[number]}", *places]
         return arguments, {
             "MINIO_ROOT_USER": KEY,

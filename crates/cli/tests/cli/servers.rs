@@ -352,6 +352,37 @@ fn rclone_is_refused_with_what_to_use_instead() {
 }
 
 /// The guide's commands, with a profile that says where the server is and who asks.
+/// The endpoint of Cloudflare R2 in the guide.
+const R2: &str = "https://ACCOUNT.r2.cloudflarestorage.com";
+
+/// Stores the keys of the server where the tools of Amazon have theirs.
+fn write_keys(home: &Home) {
+    let keys = format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+    home.write(".aws/credentials", keys);
+}
+
+#[test]
+fn the_guide_to_r2_runs_as_written_but_for_the_endpoint() {
+    let remote = Remote::new();
+    write_keys(&remote.home);
+    remote.home.write("photos/anna.jpg", noise(300_000, 7));
+    let mut blocks = blocks(include_str!("../../../../docs/remote.md"));
+    blocks.retain(|block| block.contains(R2));
+    assert_eq!(blocks.len(), 1);
+    let endpoint = remote.server.endpoint();
+    let blocks = blocks
+        .iter()
+        .map(|block| block.replace(R2, &endpoint))
+        .collect::<Vec<_>>();
+    let printed = run_blocks(&remote.home, &blocks);
+    assert!(
+        printed.contains("created an encrypted repository in s3://my-backups/photos"),
+        "{printed}"
+    );
+    let restored = std::fs::read(remote.home.path("photos-of-r2/anna.jpg")).unwrap();
+    assert!(restored == noise(300_000, 7));
+}
+
 #[test]
 fn the_guide_to_servers_runs_as_written() {
     let remote = Remote::new();
@@ -360,13 +391,12 @@ fn the_guide_to_servers_runs_as_written() {
         remote.server.endpoint()
     );
     remote.home.write(".aws/config", profile);
-    let keys = format!("[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
-    remote.home.write(".aws/credentials", keys);
+    write_keys(&remote.home);
     remote.home.write("letters/anna.txt", "dear Anna\n");
     let mut blocks = blocks(include_str!("../../../../docs/remote.md"));
-    // Those of other machines have tests of their own.
+    // Those of other machines, and of R2, have tests of their own.
     blocks.retain(|block| {
-        !["ssh://", "tls://", "openssl"]
+        !["ssh://", "tls://", "openssl", R2]
             .iter()
             .any(|other| block.contains(other))
     });
