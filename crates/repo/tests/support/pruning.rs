@@ -258,7 +258,7 @@ fn history_of(trees: &Trees, seed: u64, seam: Seam, of_writer: Option<(Place, Wr
         }
     });
     let caches = [scratch(), scratch()];
-    let mut remains = Remains::of(store);
+    let mut remains = Remains::of(store, seed % 3 == 2);
     // Others go on with what those left who were killed or lost power.
     for generation in 0..1 + random.below(2) {
         let seed = seed * 2 + generation;

@@ -3,7 +3,8 @@
 //! and when the power is lost.
 //!
 //! What is stored or deleted can be seen one call before it is durable. A loss of power undoes any part of what is not
-//! durable, as the storage of a folder may, and kills all actors; or it is that of a server, and they go on.
+//! durable, as the storage of a folder may, and kills all actors; or it is that of a server, and they go on. An object
+//! store shows only what is durable, and does not tell whether what is deleted was there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -29,6 +30,7 @@ const WRONG: u64 = 10 * 365 * 24 * 3600;
 #[derive(Clone)]
 pub struct Remains {
     pub store: Place,
+    is_object_store: bool,
     /// Puts whose senders have given up, and that may arrive yet.
     late: Vec<(Name, Vec<u8>)>,
     /// Objects whose last change is not durable yet, and what a loss of power may bring back.
@@ -39,9 +41,10 @@ pub struct Remains {
 
 impl Remains {
     /// Returns what is left of a storage without faults.
-    pub fn of(store: Place) -> Remains {
+    pub fn of(store: Place, is_object_store: bool) -> Remains {
         Remains {
             store,
+            is_object_store,
             late: Vec::new(),
             unsettled: BTreeMap::new(),
             trace: Trace::default(),
@@ -50,6 +53,9 @@ impl Remains {
 
     /// Remembers an object as it is, before it is changed.
     fn unsettle(&mut self, name: &Name) {
+        if self.is_object_store {
+            return;
+        }
         let before = self.store.get(name, u64::MAX).ok();
         self.unsettled.entry(name.clone()).or_insert(before);
     }
@@ -78,6 +84,7 @@ impl Remains {
 /// The turns of all actors.
 pub struct Turns {
     store: Place,
+    is_object_store: bool,
     seam: Seam,
     state: Mutex<State>,
     changed: Condvar,
@@ -167,7 +174,7 @@ impl Turns {
     pub fn seats(remains: Remains, asleep: Vec<u64>, seed: u64, seam: Seam) -> (Arc<Turns>, Vec<Arc<Seat>>) {
         let mut random = Random(seed);
         let actors = asleep.len();
-        let store = remains.store.clone();
+        let (store, is_object_store) = (remains.store.clone(), remains.is_object_store);
         let mut state = State {
             clocks: (0..actors).map(|_| wrong_clock(&mut random)).collect(),
             power: (random.below(2) == 0).then(|| 1 + random.below(CALLS)),
@@ -183,6 +190,7 @@ impl Turns {
         state.pass_on();
         let turns = Arc::new(Turns {
             store,
+            is_object_store,
             seam,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -397,6 +405,9 @@ impl Storage for Seat {
     }
 
     fn settle(&self, name: &Name) -> Result<(), Error> {
+        if self.turns.is_object_store {
+            return Ok(());
+        }
         let mut state = self.turn(Operation::Settle, Some(name))?;
         state.remains.unsettled.remove(name);
         self.turns.store.settle(name)
@@ -404,7 +415,14 @@ impl Storage for Seat {
 
     fn delete(&self, name: &Name) -> Result<(), Error> {
         let state = self.turn(Operation::Delete, Some(name))?;
-        self.change(state, Operation::Delete, name, |store| store.delete(name))
+        self.change(state, Operation::Delete, name, |store| match store.delete(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.turns.is_object_store => Ok(()),
+            deleted => deleted,
+        })
+    }
+
+    fn tells_absence(&self) -> bool {
+        !self.turns.is_object_store
     }
 
     /// What is archived is told at once, and is no call: a history is the same where there can be archives.
