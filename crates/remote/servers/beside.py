@@ -13,9 +13,7 @@ Each goes through a proxy of its own (count.go), which counts requests, and byte
 for all; with --latency each request waits for so long. CPU is user and system time of the tool alone: proxy and servers
 run on the same machine and share its cores.
 
-Four processes of MinIO agree on a lock for each object that is put. It takes two, one right after the other; if the
-first is not released everywhere when the second is asked for, MinIO asks again after up to 350 ms. With --processes 1
-there is no such wait.
+Four processes of MinIO wait for one another's locks (lock_waits.py); with --processes 1 it does not.
 
 With --restore-in /dev/shm, restores write into memory: file systems may take long to make files where others were
 removed just before, and that time is no tool's.
@@ -60,9 +58,8 @@ class Bucket:
     """A bucket in MinIO, behind a proxy that counts."""
 
     def __init__(self, options, latency_ms, work):
-        cache = options.cache
-        self.minio = servers.Minio(cache, count=options.processes)
-        self.start = lambda: servers.Proxy(cache, self.minio.url(), "-latency", f"{latency_ms}ms")
+        self.minio = servers.Minio(options.cache, count=options.processes)
+        self.start = lambda: servers.Proxy(options.cache, self.minio.url(), "-latency", f"{latency_ms}ms")
 
     def __enter__(self):
         self.minio.__enter__()
@@ -370,8 +367,8 @@ def main():
         said = subprocess.run(["ssh", "-V"], text=True, stderr=subprocess.PIPE).stderr.strip()
         place_kind, server, shown = Machine, f"sshd on the same machine, {said}", [*shown, "--over ssh"]
     else:
-        processes = "1 process" if options.processes == 1 else f"{options.processes} processes"
-        place_kind, server = Bucket, f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 drives, {processes}, EC:2"
+        place_kind = Bucket
+        server = f"{servers.MINIO[0]}@{servers.MINIO[1]}, 4 drives, EC:2, processes: {options.processes}"
     record = {
         "command": " ".join(["beside.py", "--ibid ibid", f"--tools {options.tools}", *shown]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

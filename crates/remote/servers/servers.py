@@ -236,7 +236,9 @@ class Servers:
 class Minio(Servers):
     """Four drives, two of data and two of parity, each with a process of its own; or all with one."""
 
-    def __init__(self, cache=CACHE, folder=None, count=4):
+    drives = 4
+
+    def __init__(self, cache=CACHE, folder=None, count=drives):
         self.count = count
         super().__init__(cache, folder)
 
@@ -247,7 +249,8 @@ class Minio(Servers):
         return self.folder / f"drive-{number + 1}"
 
     def command(self, number):
-        places = [f"{self.url(other) if self.count > 1 else ''}{self.drive(other)}" for other in range(4)]
+        hosts = [self.url(other) if self.count > 1 else "" for other in range(self.drives)]
+        places = [f"{host}{self.drive(other)}" for other, host in enumerate(hosts)]
         arguments = [self.program, "server", "--quiet", "--address", f"127.0.0.1:{self.ports[number]}", *places]
         return arguments, {
             "MINIO_ROOT_USER": KEY,

@@ -201,25 +201,7 @@ impl Repository {
                 }
                 Err(error) => return Err(error),
                 Ok(Emptied::Condemned(condemned)) => {
-                    self.refresh();
-                    let Condemned {
-                        state,
-                        known,
-                        mut moved,
-                        forgotten,
-                    } = *condemned;
-                    let (state, listed) =
-                        self.settle_batches(state, Listed::default(), options, known, &mut summary)?;
-                    // They can't come back now.
-                    let forgotten = forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
-                    let gone: Vec<Name> = forgotten.collect();
-                    match state.number == swept {
-                        true => self.delete_names(&gone)?,
-                        false => self.sweep(&state, listed, &mut moved, gone, &mut summary)?,
-                    }
-                    self.refresh();
-                    self.renew_locks(&mut summary)?;
-                    self.sum_up(&mut summary)?;
+                    self.finish(*condemned, swept, options, &mut summary)?;
                     return Ok((summary, no_space));
                 }
                 Ok(Emptied::Only(warning)) => {
@@ -231,6 +213,35 @@ impl Repository {
             }
         }
         Err(Error::PruneBusy)
+    }
+
+    /// Deletes what was condemned, as far as sessions let it, and says what is left. What was doomed up to entry
+    /// `swept` of the log is deleted already.
+    fn finish(
+        &self,
+        condemned: Condemned,
+        swept: u64,
+        options: &PruneOptions,
+        summary: &mut PruneSummary,
+    ) -> Result<()> {
+        self.refresh();
+        let Condemned {
+            state,
+            known,
+            mut moved,
+            forgotten,
+        } = condemned;
+        let (state, listed) = self.settle_batches(state, Listed::default(), options, known, summary)?;
+        // They can't come back now.
+        let forgotten = forgotten.iter().map(|id| name_in(folder::FORGOTTEN, *id));
+        let gone: Vec<Name> = forgotten.collect();
+        match state.number == swept {
+            true => self.delete_names(&gone)?,
+            false => self.sweep(&state, listed, &mut moved, gone, summary)?,
+        }
+        self.refresh();
+        self.renew_locks(summary)?;
+        self.sum_up(summary)
     }
 
     /// Returns the snapshots. What a writer has signed as a snapshot, and is none, is named and deleted: no one else
